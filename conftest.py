@@ -1,0 +1,3 @@
+"""What the whole repository's tests share."""
+
+pytest_plugins = ["pytester"]

@@ -1,0 +1,1 @@
+"""Agent benchmark tasks as pytest items."""

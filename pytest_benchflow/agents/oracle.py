@@ -1,0 +1,74 @@
+"""The agent that runs the task's own solution: a task it fails is broken."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from typing import TYPE_CHECKING
+
+from pytest_benchflow.agents.base import AgentContext, AgentOutcome, PromptResult
+from pytest_benchflow.tasks import resolve_env
+
+if TYPE_CHECKING:
+    from pytest_benchflow.tasks import Task
+
+LOG = "/logs/agent/oracle.txt"
+_TAIL_BYTES = 4000
+
+
+class OracleSession:
+    """Run `solve.sh` for each prompt, with its output in the agent's log directory."""
+
+    def __init__(self, context: AgentContext) -> None:
+        self._context = context
+
+    async def prompt(self, text: str, *, timeout_sec: float | None) -> PromptResult:
+        """Run the solution; a non-zero exit is recorded and the workspace is verified all the same."""
+        script = f"{self._context.task.solution_target}/solve.sh"
+        command = f"{{ {shlex.quote(script)}; }} >{LOG} 2>&1 </dev/null; s=$?; tail -c {_TAIL_BYTES} {LOG}; exit $s"
+        try:
+            done = await self._context.sandbox.exec(
+                command, user=self._context.user, env=self._context.env, timeout_sec=timeout_sec
+            )
+        except TimeoutError:
+            self._context.emit({"type": "agent_timeout", "reason": "wall_clock_timeout", "timeout_sec": timeout_sec})
+            return PromptResult(AgentOutcome.TIMED_OUT, f"stopped after {timeout_sec:g} s")
+        self._context.emit(
+            {"type": "oracle", "command": script, "return_code": done.return_code, "stdout": done.stdout}
+        )
+        if done.return_code:
+            return PromptResult(AgentOutcome.NONZERO_EXIT, f"solve.sh exited with {done.return_code}")
+        return PromptResult(AgentOutcome.COMPLETED)
+
+    async def close(self) -> None:
+        """The script has ended; services it started stay for the verifier."""
+
+
+class OracleAgent:
+    """Upload the solution, which no other agent ever gets, and run it."""
+
+    name = "oracle"
+    takes_model = False
+
+    def why_not(self, task: Task) -> str | None:
+        """A task without a solution has no oracle."""
+        missing = [stage.name or task.short_name for stage in task.stages if stage.solution_dir is None]
+        return f"no oracle solution for {', '.join(missing)}" if missing else None
+
+    def environment(self, task: Task) -> dict[str, str]:
+        """Return the solution's variables, filled in from the runner's environment."""
+        resolved = resolve_env(task.config.solution.env, os.environ, f"{task.file}: [solution.env]")
+        return {"DEBIAN_FRONTEND": "noninteractive", **resolved}
+
+    async def install(self, context: AgentContext) -> None:
+        """Nothing to install: the solution is plain shell."""
+
+    async def connect(self, context: AgentContext) -> OracleSession:
+        """Put the stage's solution in place."""
+        target = context.task.solution_target
+        assert context.stage.solution_dir is not None  # why_not() refused the rollout otherwise
+        await context.sandbox.upload_dir(context.stage.solution_dir, target)
+        made = await context.sandbox.exec(f"chmod -R +x {target}", user=0, timeout_sec=60)
+        if made.return_code:
+            raise FileNotFoundError(f"{target}: {made.stderr.strip()}")
+        return OracleSession(context)

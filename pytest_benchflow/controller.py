@@ -1,0 +1,124 @@
+"""Where pytest was started: gather results, check that none is missing, write the report, print the summary.
+
+Under xdist this is the controller; workers have none of it and print nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_benchflow.run import existing_run, get_run, job_of
+from pytest_benchflow.settings import is_asked_for
+
+if TYPE_CHECKING:
+    from pytest_benchflow.results import Results
+
+
+class Controller:
+    """One per pytest run."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._started = time.time()
+        self._results: Results | None = None
+        self._expected: set[str] = set()
+        self._finished: set[str] = set()
+        self._notes: list[str] = []
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: object) -> None:
+        """Give every worker the same job, and the sources fetched once."""
+        workerinput: dict[str, object] = node.workerinput  # type: ignore[attr-defined]
+        workerinput["bf_run_id"], workerinput["bf_job_name"] = job_of(self._config)
+        if is_asked_for(self._config):
+            from pytest_benchflow.sources import fetched_sources
+
+            workerinput["bf_sources"] = fetched_sources(get_run(self._config))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, node: object, ids: Sequence[str]) -> None:
+        """Learn which items there are; the controller itself never collects."""
+        ours = {nodeid for nodeid in ids if _is_ours(nodeid)}
+        if ours and not self._expected:
+            self._expected = ours
+            self._say_header(len(ours))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take results out of reports."""
+        if hasattr(report, "bf") or self._results is not None:
+            self._gathered().add(report)
+        if report.when == "teardown" or report.failed:
+            self._finished.add(report.nodeid)
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
+        """Refuse to end green with results missing, and write the report."""
+        result = yield
+        missing = self._expected - self._finished
+        if missing and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+            self._notes.append(f"{len(missing)} rollouts never reported, for example {min(missing)}")
+        self._report(int(session.exitstatus))
+        return result
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print the table."""
+        if self._lines or self._notes:
+            terminalreporter.section("benchflow")
+            for line in (*self._lines, *self._notes):
+                terminalreporter.line(line)
+
+    _lines: Sequence[str] = ()
+
+    def _gathered(self) -> Results:
+        if self._results is None:
+            from pytest_benchflow.results import Results
+
+            self._results = Results(started_at=_iso(self._started))
+        return self._results
+
+    def _report(self, exit_status: int) -> None:
+        run = existing_run(self._config)
+        if run is None and self._results is None:
+            return
+        run = get_run(self._config)
+        if self._results is None and run.settings.json is None:
+            return
+        from pytest_benchflow.reporting import summary_lines, write_report
+
+        job = self._job_directory()
+        report = self._gathered().report(exit_status=exit_status, job_dir=job, finished_at=_iso(time.time()))
+        self._lines = summary_lines(report.summary) if report.summary else []
+        if job is not None:
+            self._notes.append(f"results: {run.shown(job)}")
+        if run.settings.json is not None:
+            write_report(report, run.settings.json)
+            self._notes.append(f"report: {run.shown(str(run.settings.json))}")
+        self._config.hook.pytest_bf_summary(report=report)
+
+    def _job_directory(self) -> str | None:
+        assert self._results is not None
+        found = next((raw["rollout_dir"] for raw in self._results.raw.values() if raw["rollout_dir"]), None)
+        return str(found).rpartition("/")[0] if found else None
+
+    def _say_header(self, n_items: int) -> None:
+        from pytest_benchflow.terminal import header
+
+        reporter = self._config.pluginmanager.getplugin("terminalreporter")
+        if reporter is not None:
+            run = get_run(self._config)
+            reporter.ensure_newline()
+            reporter.write_line(header(run, n_items))
+
+
+def _is_ours(nodeid: str) -> bool:
+    return nodeid.partition("::")[0].endswith(("task.toml", "task.md"))
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")

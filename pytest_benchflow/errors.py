@@ -1,0 +1,94 @@
+"""What can go wrong, said once: every failure of the harness has a category, a phase and an advice."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Category(StrEnum):
+    """Who or what failed; reports group errors by this word."""
+
+    TASK = "task"
+    CONFIG = "config"
+    CREDENTIALS = "credentials"
+    SANDBOX = "sandbox"
+    BUILD = "build"
+    HEALTHCHECK = "healthcheck"
+    INSTALL = "install"
+    HANDSHAKE = "handshake"
+    PROVIDER = "provider"
+    VERIFIER = "verifier"
+    REWARD = "reward"
+    DEADLINE = "deadline"
+    UNSUPPORTED = "unsupported"
+    INTERNAL = "internal"
+
+
+#: Failures that another attempt may cure; the rest would only cost the same again.
+TRANSIENT = frozenset({Category.SANDBOX, Category.INSTALL, Category.HANDSHAKE, Category.DEADLINE})
+
+
+class BenchflowError(Exception):
+    """A failure of the harness, never of the agent; `message` says what and where, `advice` what to do."""
+
+    category: Category = Category.INTERNAL
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        advice: str | None = None,
+        category: Category | None = None,
+        phase: str | None = None,
+        retryable: bool | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.advice = advice
+        if category is not None:
+            self.category = category
+        self.phase = phase
+        self.retryable = self.category in TRANSIENT if retryable is None else retryable
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.advice}" if self.advice else self.message
+
+
+class UsageError(BenchflowError):
+    """The caller asked for something that does not exist or contradicts itself."""
+
+    category = Category.CONFIG
+
+
+class SandboxError(BenchflowError):
+    """The sandbox could not start, died, or lost its connection."""
+
+    category = Category.SANDBOX
+
+
+class BuildError(BenchflowError):
+    """The environment of a task could not be built."""
+
+    category = Category.BUILD
+
+
+class UnsupportedError(BenchflowError):
+    """The task declares something that the chosen sandbox cannot give."""
+
+    category = Category.UNSUPPORTED
+
+
+class VerifierError(BenchflowError):
+    """The verifier crashed, hung, or could not be started."""
+
+    category = Category.VERIFIER
+
+
+class RewardError(BenchflowError):
+    """The verifier left no reward, or one that is not a number."""
+
+    category = Category.REWARD
+
+
+class CannotRunHere(Exception):
+    """The rollout makes no sense here by design; the item is skipped with this reason."""

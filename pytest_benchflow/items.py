@@ -1,0 +1,150 @@
+"""Rollout items: ordinary pytest functions under a task file, so fixtures, marks and other plugins see plain tests."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_benchflow.matrix import Cell, cells
+from pytest_benchflow.outcome import judge
+from pytest_benchflow.run import get_run
+
+if TYPE_CHECKING:
+    from pytest_benchflow.rollout import RolloutResult
+    from pytest_benchflow.tasks import TaskError, TaskHead
+
+_NO_MODULE = ModuleType("benchflow_task")
+
+
+def reward_reaches_threshold(bf_result: RolloutResult) -> None:
+    """Pass when the agent earned the reward that was asked for."""
+    _assert(bf_result)
+
+
+def reward_stays_below_threshold(bf_result: RolloutResult) -> None:
+    """Pass when the agent did not earn the reward: a self-test of the verifier."""
+    _assert(bf_result, must_fail=True)
+
+
+def _assert(result: RolloutResult, *, must_fail: bool = False) -> None:
+    __tracebackhide__ = True
+    verdict = judge(result, must_fail=must_fail)
+    if verdict.kind == "failed":
+        pytest.fail(verdict.text, pytrace=False)
+
+
+class RolloutItem(pytest.Function):
+    """One rollout of a task."""
+
+    head: TaskHead
+    cell: Cell
+
+    def reportinfo(self) -> tuple[os.PathLike[str] | str, int | None, str]:
+        """Point at the task file instead of this module."""
+        return self.path, 0, f"{self.head.name} {self.name}"
+
+
+class TaskFile(pytest.Module):
+    """The task file as a collector of rollout items."""
+
+    _found: TaskHead | TaskError
+
+    @classmethod
+    def of(cls, parent: pytest.Collector, path: Path, found: TaskHead | TaskError) -> TaskFile:
+        """Make the node of a task whose file has been read."""
+        node: TaskFile = cls.from_parent(parent, path=path)
+        node.obj = _NO_MODULE
+        node._found = found
+        return node
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        """Make one item per cell of the matrix; a broken task is an error that lists all its problems."""
+        if isinstance(self._found, Exception):
+            raise self.CollectError(str(self._found))
+        head = self._modified(self._found)
+        run = get_run(self.config)
+        settings = run.settings
+        for problem in head.warnings:
+            self.warn(TaskFileWarning(str(problem)))
+        override = next((o for o in settings.overrides if o.matches(self.nodeid.rpartition("/")[0], head.name)), None)
+        trials = (override and override.trials) or head.run.trials or settings.trials
+        marks = _task_marks(head)
+        return [
+            self._item(head, cell, marks, run.sandbox_name, settings.selftest)
+            for cell in cells(settings.agents, trials, lambda name: run.agents.get(name).takes_model)
+        ]
+
+    def _modified(self, head: TaskHead) -> TaskHead:
+        """Let a conftest change the task; only then is the whole of it read here."""
+        if not self.ihook.pytest_bf_modify_task.get_hookimpls():
+            return head
+        from pytest_benchflow.tasks import load_task
+
+        task = self.ihook.pytest_bf_modify_task(task=load_task(self.path))
+        if task is None:
+            return head
+        return replace(
+            head,
+            name=task.name,
+            difficulty=task.difficulty,
+            category=task.category,
+            tags=task.tags,
+            run=task.run,
+        )
+
+    def _item(
+        self,
+        head: TaskHead,
+        cell: Cell,
+        marks: tuple[pytest.MarkDecorator, ...],
+        sandbox: str,
+        selftest: bool,
+    ) -> RolloutItem:
+        must_fail = selftest and cell.agent == "nop"
+        template = reward_stays_below_threshold if must_fail else reward_reaches_threshold
+        item: RolloutItem = RolloutItem.from_parent(self, name=cell.name, callobj=template)
+        item.head = head
+        item.cell = cell
+        item.add_marker(_cell_mark(cell.agent, cell.model, sandbox, head.difficulty, head.category))
+        for mark in marks:
+            item.add_marker(mark)
+        if self.config.pluginmanager.hasplugin("timeout"):
+            # Its clock would count the wait for a free place; the engine bounds every rollout itself.
+            item.add_marker(pytest.mark.timeout(0))
+        return item
+
+
+class TaskFileWarning(pytest.PytestWarning):
+    """A task file says something nobody understands."""
+
+
+@lru_cache(maxsize=1024)
+def _cell_mark(
+    agent: str, model: str | None, sandbox: str, difficulty: str | None, category: str | None
+) -> pytest.MarkDecorator:
+    facts = {
+        "agent": agent,
+        "model": model,
+        "sandbox": sandbox,
+        "difficulty": difficulty,
+        "category": category,
+    }
+    return pytest.mark.bf(**{key: value for key, value in facts.items() if value is not None})
+
+
+def _task_marks(head: TaskHead) -> tuple[pytest.MarkDecorator, ...]:
+    marks = [pytest.mark.bf_tag(name=tag) for tag in head.tags]
+    if head.run.quarantine:
+        marks.append(pytest.mark.bf_quarantine)
+    if head.run.skip is not None:
+        marks.append(pytest.mark.skip(reason=head.run.skip))
+    if head.run.xfail is not None:
+        marks.append(pytest.mark.xfail(reason=head.run.xfail))
+    return tuple(marks)

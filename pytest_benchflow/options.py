@@ -1,0 +1,99 @@
+"""Every option, once: the command line, the ini keys and the table in the docs are made from this list."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import pytest
+
+Kind = Literal["text", "list", "float", "int", "flag"]
+_INI_TYPES: dict[str, Literal["string", "args", "float", "int", "bool"]] = {
+    "text": "string",
+    "list": "args",
+    "float": "float",
+    "int": "int",
+    "flag": "bool",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One `--bf-…` option, which is also the ini key `bf_…`."""
+
+    flag: str
+    kind: Kind
+    help: str
+    metavar: str | None = None
+    default: str = "–"
+    """What applies when nobody says anything, as shown in help and docs."""
+    ini: bool = True
+
+    @property
+    def name(self) -> str:
+        """The ini key and attribute name."""
+        return self.flag.removeprefix("--").replace("-", "_")
+
+
+OPTIONS: tuple[Option, ...] = (
+    Option("--bf-agent", "list", "agent to run, or several with commas; repeatable", "NAME[,NAME…]", "oracle"),
+    Option("--bf-model", "list", "model for every agent, or agent=model for one; repeatable", "ID", "agent's own"),
+    Option("--bf-sandbox", "text", "where rollouts run: local, or any registered backend", "NAME", "auto"),
+    Option("--bf-threshold", "float", "reward needed to pass; a task or a marker may set its own", "X", "1.0"),
+    Option("--bf-trials", "int", "repetitions of every combination", "K", "1"),
+    Option("--bf-concurrency", "text", "rollouts in flight inside one process", "N|auto", "auto"),
+    Option("--bf-jobs-dir", "text", "directory that job directories go to", "DIR", "jobs"),
+    Option("--bf-job-name", "text", "name of this run's job directory", "NAME", "timestamp", ini=False),
+    Option("--bf-json", "text", "write all results to one JSON file", "FILE"),
+    Option("--bf-agent-env", "list", "extra environment of the agent; repeatable", "K=V"),
+    Option("--bf-verifier-env", "list", "extra environment of the verifier; repeatable", "K=V"),
+    Option("--bf-agent-timeout", "float", "seconds for the agent, instead of the task's", "S", "task's"),
+    Option("--bf-timeout-multiplier", "float", "factor for every time limit", "X", "1.0"),
+    Option("--bf-source", "list", "git repository to take tasks from; repeatable", "ORG/REPO[@REF][:PATH]"),
+    Option("--bf-shard", "text", "run the I-th of N slices of the rollouts", "I/N", ini=False),
+    Option(
+        "--bf-selftest",
+        "flag",
+        "check the tasks themselves: nop must not pass and oracle must",
+        default="off",
+    ),
+    Option(
+        "--bf-dry-run",
+        "flag",
+        "list the rollouts and what each lacks, start nothing",
+        default="off",
+        ini=False,
+    ),
+    Option(
+        "--bf-report-only",
+        "flag",
+        "low rewards do not fail the run, a broken harness still does",
+        default="off",
+    ),
+    Option("--bf-strict", "flag", "unknown keys in task files are errors", default="off"),
+    Option("--bf-force-build", "flag", "build environments anew, past the cache", default="off"),
+)
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Register the command line options and ini keys."""
+    group = parser.getgroup("benchflow", "agent benchmarks")
+    for option in OPTIONS:
+        text = option.help if option.default == "–" else f"{option.help} (default: {option.default})"
+        if option.kind == "flag":
+            group.addoption(option.flag, action="store_true", default=None, help=text)
+        elif option.kind == "list":
+            group.addoption(option.flag, action="append", metavar=option.metavar, help=text)
+        else:
+            group.addoption(option.flag, metavar=option.metavar, help=text)
+        if option.ini:
+            parser.addini(option.name, option.help, type=_INI_TYPES[option.kind], default=None)
+
+
+def markdown_table() -> str:
+    """Return the options as a Markdown table."""
+    rows = ["| option | default | meaning |", "|---|---|---|"]
+    for option in OPTIONS:
+        usage = f"{option.flag} {option.metavar}" if option.metavar else option.flag
+        rows.append(f"| `{usage.replace('|', chr(92) + '|')}` | {option.default} | {option.help} |")
+    return "\n".join(rows) + "\n"

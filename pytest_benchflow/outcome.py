@@ -1,0 +1,67 @@
+"""Turn a result into what pytest shows: an outcome, and a short text that says what to look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from pytest_benchflow.rollout import RolloutResult
+
+_SHOWN_CHECKS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What pytest is to report."""
+
+    kind: Literal["passed", "failed", "error", "skipped"]
+    text: str = ""
+
+
+def judge(result: RolloutResult, *, must_fail: bool = False) -> Verdict:
+    """Decide the outcome of an item; with `must_fail` (the nop agent in a self-test) passing is the failure."""
+    if result.skipped is not None:
+        return Verdict("skipped", result.skipped)
+    if result.error is not None:
+        return Verdict("error", error_text(result))
+    if result.passed and must_fail:
+        return Verdict(
+            "failed",
+            f"{result.agent} passed: the verifier gives {_reward(result)} to an agent that did nothing",
+        )
+    if result.passed or must_fail:
+        return Verdict("passed")
+    return Verdict("failed", failure_text(result))
+
+
+def failure_text(result: RolloutResult) -> str:
+    """Say how far the agent got, in one line: reward, checks, what failed, where to look."""
+    parts = [f"reward {_reward(result)} is below {result.threshold:.2f}"]
+    if result.checks is not None:
+        total = result.checks.passed + result.checks.failed
+        parts.append(f"{result.checks.passed} of {total} checks passed")
+        parts += [f"failing: {_listed(result.checks.failing)}"] if result.checks.failing else []
+    if result.agent_detail:
+        parts.append(f"agent: {result.agent_detail}")
+    return " · ".join([*parts, *_where(result)])
+
+
+def error_text(result: RolloutResult) -> str:
+    """Say what broke in the harness, and in which phase."""
+    assert result.error is not None
+    head = f"{result.error.category} error in {result.error.phase}: {result.error.message}"
+    return " · ".join([head, *_where(result)]) if "\n" not in head else "\n".join([head, *_where(result)])
+
+
+def _reward(result: RolloutResult) -> str:
+    return "none" if result.reward is None else f"{result.reward:.2f}"
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - _SHOWN_CHECKS
+    return ", ".join(names[:_SHOWN_CHECKS]) + (f" and {more} more" if more > 0 else "")
+
+
+def _where(result: RolloutResult) -> list[str]:
+    return [str(result.rollout_dir)] if result.rollout_dir is not None else []

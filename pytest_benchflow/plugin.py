@@ -1,0 +1,151 @@
+"""The pytest plugin: hooks only, each a line or two; what they do is elsewhere and imported when it is needed.
+
+Runs in every pytest process that has the package installed, so importing this module must stay cheap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from pytest_benchflow import hookspecs
+from pytest_benchflow.collection import collect_directory, collect_file
+from pytest_benchflow.controller import Controller
+from pytest_benchflow.fixtures import *  # noqa: F403 - pytest finds fixtures among the plugin's names
+from pytest_benchflow.options import add_options
+from pytest_benchflow.run import existing_run, get_run
+from pytest_benchflow.settings import is_asked_for
+
+MARKERS = (
+    "bf(agent, model, scene, sandbox, difficulty, category): a rollout of a benchmark task; select by any argument",
+    "bf_tag(name): a tag or keyword of the task",
+    "bf_task(path): the task a test's bf_* fixtures use",
+    "bf_threshold(reward): reward needed to pass",
+    "bf_timeout(seconds): time for the agent",
+    "bf_trials(k): repeat a test that uses bf_* fixtures k times",
+    "bf_quarantine: run and report, but never fail the run",
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Register options and ini keys."""
+    add_options(parser)
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Register our hooks."""
+    pluginmanager.add_hookspecs(hookspecs)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register markers and, where pytest was started, what gathers the results."""
+    for marker in MARKERS:
+        config.addinivalue_line("markers", marker)
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Controller(config), "benchflow-controller")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Keep a dry run in one process: there is nothing to distribute."""
+    if config.getoption("bf_dry_run") and hasattr(config.option, "numprocesses"):
+        config.option.numprocesses = 0
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Check the settings before anything is collected, and add the tasks of `--bf-source`."""
+    if is_asked_for(session.config):
+        from pytest_benchflow.sources import add_sources
+
+        add_sources(get_run(session.config))
+
+
+def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Claim task directories and folders of tasks."""
+    return collect_directory(path, parent)
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Claim task files named from outside the root directory."""
+    return collect_file(file_path, parent)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep this machine's slice of the rollouts."""
+    run = existing_run(config)
+    if run is not None and run.settings.shard is not None:
+        from pytest_benchflow.shard import keep_shard
+
+        keep_shard(config, items, *run.settings.shard)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Remember what the task files said."""
+    run = existing_run(session.config)
+    if run is not None:
+        run.save_index()
+
+
+def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> list[str]:
+    """Say what will run and where."""
+    run = existing_run(config)
+    if run is None:
+        return []
+    from pytest_benchflow.items import RolloutItem
+    from pytest_benchflow.terminal import header
+
+    n_items = sum(isinstance(item, RolloutItem) for item in items)
+    return [header(run, n_items)] if n_items else []
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """Print instead of running, in a dry run."""
+    run = existing_run(session.config)
+    if run is None or not run.settings.dry_run:
+        return None
+    from pytest_benchflow.dry_run import list_cells
+
+    return list_cells(session, run)
+
+
+@pytest.hookimpl(wrapper=True, specname="pytest_runtestloop")
+def pytest_runtestloop_with_rollouts(session: pytest.Session) -> Generator[None, object, object]:
+    """Run rollouts beside pytest's loop."""
+    run = existing_run(session.config)
+    if run is None or session.config.option.collectonly or run.settings.dry_run:
+        return (yield)
+    from pytest_benchflow.runloop import rollouts_in_flight
+
+    with rollouts_in_flight(session, run):
+        return (yield)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Repeat tests that are marked with `bf_trials`."""
+    marker = metafunc.definition.get_closest_marker("bf_trials")
+    if marker is not None and any(name.startswith("bf_") for name in metafunc.fixturenames):
+        metafunc.fixturenames.append("bf_trial")
+        metafunc.parametrize("bf_trial", range(1, int(marker.args[0]) + 1))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Complete the reports of items that have a rollout."""
+    report = yield
+    if existing_run(item.config) is not None:
+        from pytest_benchflow.reports import amend
+
+        amend(item, report)
+    return report
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End whatever a run that broke off left running."""
+    run = existing_run(config)
+    if run is not None:
+        run.close()

@@ -1,0 +1,53 @@
+"""The summary as text: a table by agent × model × scene that fits a terminal and a log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytest_benchflow.reporting.report import Group
+
+_HEADINGS = ("agent", "passed", "pass rate", "reward", "errors", "tools", "tokens", "cost", "time")
+
+
+def summary_lines(groups: Sequence[Group]) -> list[str]:
+    """Return the table, one row per group."""
+    rows = [_HEADINGS, *(_row(group) for group in groups)]
+    used = [i for i in range(len(_HEADINGS)) if any(row[i] != "–" for row in rows[1:])]
+    widths = {i: max(len(row[i]) for row in rows) for i in used}
+    return ["  ".join(row[i].ljust(widths[i]) for i in used).rstrip() for row in rows]
+
+
+def _row(group: Group) -> tuple[str, ...]:
+    scored = group.passed + group.failed
+    return (
+        "/".join(part for part in (group.agent, group.model, group.scene) if part),
+        f"{group.passed} of {group.rollouts}",
+        _rate(group) if scored else "–",
+        "–" if group.mean_reward is None else f"{group.mean_reward:.2f}",
+        _errors(group),
+        str(group.n_tool_calls) if group.n_tool_calls else "–",
+        "–" if group.tokens is None else f"{group.tokens:,}",
+        "–" if group.cost_usd is None else f"${group.cost_usd:.2f}",
+        _time(group.seconds),
+    )
+
+
+def _rate(group: Group) -> str:
+    assert group.pass_rate is not None
+    assert group.pass_rate_interval is not None
+    low, high = group.pass_rate_interval
+    return f"{group.pass_rate:.0%} ({low:.0%}–{high:.0%})"
+
+
+def _errors(group: Group) -> str:
+    if not group.errors:
+        return "–"
+    return ", ".join(f"{count} {name}" for name, count in group.errors_by_category.items()) or str(group.errors)
+
+
+def _time(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"

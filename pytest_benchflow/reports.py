@@ -1,0 +1,78 @@
+"""What pytest's reports say about rollouts: properties for JUnit, the result for the controller, texts for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_benchflow.run import RESULT, existing_run
+
+if TYPE_CHECKING:
+    from pytest_benchflow.rollout import RolloutResult
+
+
+def add_properties(item: pytest.Item, result: RolloutResult) -> None:
+    """Put the result's facts on the item, from where JUnit and other reporters take them."""
+    facts: dict[str, object] = {
+        "bf_task": result.task_name,
+        "bf_agent": result.agent,
+        "bf_model": result.model,
+        "bf_scene": result.scene,
+        "bf_trial": result.trial,
+        "bf_sandbox": result.sandbox,
+        "bf_reward": result.reward,
+        "bf_threshold": result.threshold,
+        **{f"bf_reward_{key}": value for key, value in (result.rewards or {}).items() if key != "reward"},
+        "bf_agent_outcome": result.agent_outcome and result.agent_outcome.value,
+        "bf_error_category": result.error and result.error.category.value,
+        "bf_error_phase": result.error and result.error.phase,
+        "bf_tool_calls": result.n_tool_calls,
+        "bf_tokens_input": result.tokens.input,
+        "bf_tokens_output": result.tokens.output,
+        "bf_cost_usd": result.cost_usd,
+        **{f"bf_seconds_{phase}": seconds for phase, seconds in result.timing.items()},
+        "bf_task_digest": result.task_digest,
+        "bf_rollout_dir": result.rollout_dir and str(result.rollout_dir),
+    }
+    item.user_properties += [(key, value) for key, value in facts.items() if value is not None]
+
+
+def amend(item: pytest.Item, report: pytest.TestReport) -> None:
+    """Complete a phase's report of an item that has a rollout."""
+    result = item.stash.get(RESULT, None)
+    if result is None:
+        return
+    if report.when == "setup":
+        add_properties(item, result)
+        report.user_properties = list(item.user_properties)
+        report.duration = result.timing.get("total", report.duration)
+        # Plain data only: a value that execnet cannot carry would lose the item without a word.
+        report.bf = result.model_dump(mode="json")  # type: ignore[attr-defined]
+    if report.failed and report.when in ("setup", "call"):
+        _show(report, result)
+        _excuse(item, report)
+
+
+def _show(report: pytest.TestReport, result: RolloutResult) -> None:
+    # What was captured belongs to whichever thread printed meanwhile, not to this rollout.
+    report.sections = [section for section in report.sections if not section[0].startswith("Captured")]
+    if result.verifier_tail:
+        report.sections.append(("Verifier output (last lines)", result.verifier_tail))
+
+
+def _excuse(item: pytest.Item, report: pytest.TestReport) -> None:
+    """Turn a failure that must not block into an expected one."""
+    run = existing_run(item.config)
+    if item.get_closest_marker("bf_quarantine") is not None:
+        _expected(report, "quarantined")
+    elif report.when == "call" and run is not None and run.settings.report_only:
+        _expected(report, "report only")
+
+
+def _expected(report: pytest.TestReport, why: str) -> None:
+    if report.outcome == "failed":
+        crash = getattr(report.longrepr, "reprcrash", None)
+        said = "failed" if crash is None else crash.message.removeprefix("Failed: ").partition("\n")[0]
+        report.outcome = "skipped"
+        report.wasxfail = f"{why}: {said}"

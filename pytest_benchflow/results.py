@@ -1,0 +1,69 @@
+"""The results of the whole run, gathered where pytest was started: from reports, so xdist makes no difference."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pytest_benchflow.reporting import Entry, Report
+
+RESULTS = pytest.StashKey["Results"]()
+
+
+@dataclass
+class Results:
+    """Raw results by node id, with what pytest made of each."""
+
+    started_at: str = ""
+    raw: dict[str, dict[str, object]] = field(default_factory=dict)
+    outcomes: dict[str, str] = field(default_factory=dict)
+
+    def add(self, report: pytest.TestReport) -> None:
+        """Take what a report of any phase says about a rollout."""
+        raw: dict[str, object] | None = getattr(report, "bf", None)
+        if raw is not None:
+            self.raw[report.nodeid] = raw
+            self.outcomes[report.nodeid] = "passed"
+        if report.nodeid in self.raw:
+            self._judge(report)
+
+    def entries(self) -> list[Entry]:
+        """Return the results as entries of the report."""
+        from pytest_benchflow.reporting import Entry
+
+        return [
+            Entry.model_validate({"id": nodeid, "status": self.outcomes[nodeid], "result": raw})
+            for nodeid, raw in self.raw.items()
+        ]
+
+    def report(self, *, exit_status: int, job_dir: str | None, finished_at: str) -> Report:
+        """Return the report of the run."""
+        from pytest_benchflow.reporting import Report, group
+
+        entries = self.entries()
+        return Report(
+            tool_version=version("pytest-benchflow"),
+            started_at=self.started_at,
+            finished_at=finished_at,
+            exit_status=exit_status,
+            job_dir=job_dir,
+            summary=group(entries),
+            rollouts=entries,
+        )
+
+    def _judge(self, report: pytest.TestReport) -> None:
+        if hasattr(report, "wasxfail") and report.skipped:
+            self.outcomes[report.nodeid] = "quarantined" if report.wasxfail.startswith("quarantined") else "failed"
+        elif report.skipped:
+            self.outcomes[report.nodeid] = "skipped"
+        elif report.failed:
+            self.outcomes[report.nodeid] = "failed" if report.when == "call" else "error"
+
+
+def results_of(config: pytest.Config) -> Results:
+    """Return the results gathered so far."""
+    return config.stash.setdefault(RESULTS, Results())

@@ -1,0 +1,56 @@
+"""The configuration of one rollout: one agent on one task, once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class RolloutConfig:
+    """Everything that decides what a rollout does; `config.json` is written from it before anything starts."""
+
+    task_path: Path
+    agent: str = "oracle"
+    model: str | None = None
+    sandbox: str = "auto"
+    trial: int = 1
+    threshold: float = 1.0
+    timeout: float | None = None
+    """Seconds for the agent; None leaves the task's own limit, which may be none at all."""
+    timeout_multiplier: float = 1.0
+    agent_env: Mapping[str, str] = field(default_factory=dict)
+    verifier_env: Mapping[str, str] = field(default_factory=dict)
+    force_build: bool = False
+    jobs_dir: Path = Path("jobs")
+    job_name: str | None = None
+    rollout_name: str | None = None
+    """Name of the result directory; None derives `<task>__<8 hex>`."""
+    key: str = ""
+    """Identifies the rollout within its job, for example the item's id; its result directory derives from it."""
+
+    def name_for(self, task_name: str, attempt: int = 1) -> str:
+        """Return the rollout's name: stable for the same key and attempt, distinct within a job."""
+        if self.rollout_name:
+            return self.rollout_name if attempt == 1 else f"{self.rollout_name}-{attempt}"
+        key = self.key or f"{self.task_path}|{self.agent}|{self.model}|{self.trial}"
+        return f"{task_name[:64]}__{hashlib.sha256(f'{key}#{attempt}'.encode()).hexdigest()[:8]}"
+
+    def public(self) -> dict[str, object]:
+        """Return what may be written to disk: of the environments only the names."""
+        return {
+            "task_path": str(self.task_path),
+            "agent": self.agent,
+            "model": self.model,
+            "sandbox": self.sandbox,
+            "trial": self.trial,
+            "threshold": self.threshold,
+            "timeout": self.timeout,
+            "timeout_multiplier": self.timeout_multiplier,
+            "agent_env": sorted(self.agent_env),
+            "verifier_env": sorted(self.verifier_env),
+            "force_build": self.force_build,
+            "key": self.key,
+        }

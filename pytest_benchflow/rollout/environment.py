@@ -1,0 +1,50 @@
+"""Which sandboxes a task asks for: one for the agent, and another one where the verifier wants its own."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pytest_benchflow.sandboxes import Limits, SandboxSpec
+from pytest_benchflow.tasks import resolve_env
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_benchflow.rollout.config import RolloutConfig
+    from pytest_benchflow.tasks import EnvironmentConfig, Stage, Task
+
+
+def agent_spec(task: Task, config: RolloutConfig, name: str) -> SandboxSpec:
+    """Return the sandbox the agent works in."""
+    return _spec(task.config.environment, task.environment_dir, config, name, f"{task.file}: [environment.env]")
+
+
+def verifier_spec(task: Task, stage: Stage, config: RolloutConfig, name: str) -> SandboxSpec:
+    """Return the sandbox of a separate verifier: its own image, the tests' Dockerfile, or a fresh agent environment."""
+    environment = stage.verifier.environment or task.config.environment
+    spec = _spec(
+        environment,
+        stage.verifier.build_dir or (task.environment_dir if stage.verifier.uploads_tests else None),
+        config,
+        name,
+        f"{task.file}: [verifier.environment.env]",
+    )
+    return replace(spec, network=stage.verifier.network.mode != "no-network")
+
+
+def _spec(
+    environment: EnvironmentConfig, directory: Path | None, config: RolloutConfig, name: str, where: str
+) -> SandboxSpec:
+    return SandboxSpec(
+        name=name,
+        environment_dir=directory,
+        docker_image=environment.docker_image,
+        env=resolve_env(environment.env, os.environ, where),
+        workdir=environment.workdir,
+        network=environment.network_mode != "no-network",
+        limits=Limits(environment.cpus, environment.memory_mb, environment.storage_mb, environment.gpus),
+        build_timeout_sec=environment.build_timeout_sec * config.timeout_multiplier,
+        force_build=config.force_build,
+    )

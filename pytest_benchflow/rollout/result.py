@@ -1,0 +1,105 @@
+"""What a rollout gives: the object users get and the record on disk and in reports are the same model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from pytest_benchflow.agents import AgentOutcome
+from pytest_benchflow.errors import BenchflowError, Category
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ErrorInfo(_Record):
+    """Why the harness could not give a reward."""
+
+    category: Category
+    phase: str
+    message: str
+    retryable: bool = False
+
+    @classmethod
+    def of(cls, error: BenchflowError, phase: str) -> ErrorInfo:
+        """Describe an error raised in `phase`."""
+        return cls(category=error.category, phase=error.phase or phase, message=str(error), retryable=error.retryable)
+
+
+class StepResult(_Record):
+    """One step of a multi-step task."""
+
+    name: str
+    rewards: dict[str, float] | None = None
+    agent_outcome: AgentOutcome | None = None
+
+
+class CheckSummary(_Record):
+    """Which named checks of the verifier passed and failed."""
+
+    passed: int
+    failed: int
+    failing: list[str]
+
+
+class Tokens(_Record):
+    """What the agent's model calls used; absent numbers are unknown, not zero."""
+
+    input: int | None = None
+    output: int | None = None
+    cached: int | None = None
+
+
+class RolloutResult(_Record):
+    """The outcome of one rollout."""
+
+    task_name: str
+    task_path: str
+    task_digest: str | None = None
+    rollout_name: str
+    agent: str
+    model: str | None = None
+    scene: str | None = None
+    trial: int = 1
+    sandbox: str
+    threshold: float
+    rewards: dict[str, float] | None = None
+    reward: float | None = None
+    error: ErrorInfo | None = None
+    skipped: str | None = Field(default=None, description="why the rollout makes no sense here")
+    agent_outcome: AgentOutcome | None = None
+    agent_detail: str | None = None
+    n_tool_calls: int = 0
+    n_prompts: int = 0
+    tokens: Tokens = Tokens()
+    cost_usd: float | None = None
+    checks: CheckSummary | None = None
+    verifier_tail: str | None = Field(default=None, description="the last lines the verifier printed")
+    steps: list[StepResult] = []
+    timing: dict[str, float] = Field(default={}, description="seconds by phase")
+    started_at: str
+    finished_at: str
+    rollout_dir: Path | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Whether the reward reaches the threshold."""
+        return self.reward is not None and self.error is None and self.reward >= self.threshold
+
+    @property
+    def verifier_error(self) -> str | None:
+        """The message of an error that the verifier caused."""
+        verifying = self.error is not None and self.error.category in (Category.VERIFIER, Category.REWARD)
+        return self.error.message if self.error is not None and verifying else None
+
+    @property
+    def status(self) -> Literal["passed", "failed", "error", "skipped"]:
+        """The outcome in one word."""
+        if self.skipped is not None:
+            return "skipped"
+        if self.error is not None or self.reward is None:
+            return "error"
+        return "passed" if self.passed else "failed"

@@ -1,0 +1,70 @@
+"""Refuse, before anything starts, what a task declares and the chosen sandbox cannot give: never ignore it silently."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pytest_benchflow.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from pytest_benchflow.sandboxes import Backend, Capabilities
+    from pytest_benchflow.tasks import EnvironmentConfig, Task
+
+
+def refuse_unsupported(task: Task, backend: Backend) -> None:
+    """Raise one error that names every key this backend cannot honour."""
+    found = [
+        *_environment("environment", task.config.environment, task, backend.capabilities),
+        *_stages(task, backend),
+    ]
+    if found:
+        raise UnsupportedError(
+            f"{task.file}: the {backend.name} sandbox cannot give {', '.join(dict.fromkeys(found))}",
+            advice="choose another --bf-sandbox" if backend.capabilities.docker_image else "use --bf-sandbox docker",
+        )
+
+
+def _environment(where: str, environment: EnvironmentConfig, task: Task, can: Capabilities) -> Iterator[str]:
+    if environment.os == "windows" and not can.windows:
+        yield f'[{where}] os = "windows"'
+    if environment.gpus and not can.gpus:
+        yield f"[{where}] gpus"
+    if environment.tpu is not None:
+        yield f"[{where}] tpu"
+    if environment.network_mode == "no-network" and not can.no_network:
+        yield f'[{where}] network_mode = "no-network"'
+    if environment.network_mode in ("allowlist", "denylist") and not can.allowlist:
+        yield f'[{where}] network_mode = "{environment.network_mode}"'
+    if environment.docker_image and not can.docker_image and not _has_dockerfile(task):
+        yield f"[{where}] docker_image"
+    for command in environment.setup_commands:
+        if command.host_lock or command.capture_dir or command.service != "main":
+            yield f"[[{where}.setup_commands]] host_lock, capture_dir or service"
+
+
+def _stages(task: Task, backend: Backend) -> Iterator[str]:
+    can = backend.capabilities
+    baseline = task.config.environment.network_mode
+    if task.environment_dir is not None and not can.compose and (task.environment_dir / "docker-compose.yaml").exists():
+        yield "environment/docker-compose.yaml"
+    for stage in task.stages:
+        verifier = stage.verifier
+        if stage.agent_network.mode != baseline:
+            yield f'[agent] network_mode = "{stage.agent_network.mode}" beside "{baseline}" of the environment'
+        if verifier.type != "test-script":
+            yield f'[verifier] type = "{verifier.type}"'
+        if verifier.service != "main":
+            yield "[verifier] service"
+        if verifier.strategy is not None and verifier.strategy.type != "script":
+            yield f'verifier strategy type "{verifier.strategy.type}"'
+        if verifier.mode == "shared" and verifier.network.mode != baseline:
+            yield f'[verifier] network_mode = "{verifier.network.mode}" beside "{baseline}" of the environment'
+        if verifier.environment is not None:
+            yield from _environment("verifier.environment", verifier.environment, task, can)
+        if any(artifact.service != "main" for artifact in stage.artifacts):
+            yield "[[artifacts]] service"
+
+
+def _has_dockerfile(task: Task) -> bool:
+    return task.environment_dir is not None and (task.environment_dir / "Dockerfile").exists()

@@ -1,0 +1,244 @@
+"""What one pytest process knows about its benchmark run; made when the first task, option or fixture asks for it."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import pytest
+
+from pytest_benchflow.errors import BenchflowError, CannotRunHere, UsageError
+from pytest_benchflow.settings import Settings, default_concurrency, read_settings
+
+if TYPE_CHECKING:
+    from pytest_benchflow.agents import AgentRegistry
+    from pytest_benchflow.items import RolloutItem
+    from pytest_benchflow.jobs import Engine
+    from pytest_benchflow.rollout import Resources, Rollout, RolloutConfig, RolloutResult
+    from pytest_benchflow.sandboxes import SandboxRegistry
+    from pytest_benchflow.tasks import Task, TaskIndex
+
+T = TypeVar("T")
+_KEY = pytest.StashKey["Run"]()
+_JOB = pytest.StashKey[tuple[str, str]]()
+RESULT = pytest.StashKey["RolloutResult"]()
+
+
+def get_run(config: pytest.Config) -> Run:
+    """Return this process's run, made on first use; bad settings are pytest's own usage error."""
+    if _KEY not in config.stash:
+        try:
+            config.stash[_KEY] = Run(config)
+        except BenchflowError as error:
+            raise pytest.UsageError(str(error)) from None
+    return config.stash[_KEY]
+
+
+def existing_run(config: pytest.Config) -> Run | None:
+    """Return the run if anything has asked for one."""
+    return config.stash.get(_KEY, None)
+
+
+def job_of(config: pytest.Config) -> tuple[str, str]:
+    """Return id and name of this run's job: the same in all its processes, and no directory is made for it yet."""
+    if _JOB not in config.stash:
+        handed: dict[str, str] = getattr(config, "workerinput", {})
+        name = config.getoption("bf_job_name") or time.strftime("%Y-%m-%d__%H-%M-%S")
+        config.stash[_JOB] = (handed.get("bf_run_id") or uuid.uuid4().hex, handed.get("bf_job_name") or name)
+    return config.stash[_JOB]
+
+
+class Run:
+    """Settings, registries, the engine and the job of one process; under xdist every worker has its own."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.settings: Settings = read_settings(config)
+        self.is_worker = hasattr(config, "workerinput")
+        self.run_id, self.job_name = job_of(config)
+        self._engine: Engine | None = None
+        self.futures: dict[str, Future[RolloutResult]] = {}
+        for agent in self.settings.agents:
+            self.agents.get(agent.name)
+        self.sandbox_name, self.sandbox_reason = self.sandboxes.resolve(self.settings.sandbox)
+
+    @cached_property
+    def agents(self) -> AgentRegistry:
+        """The agents this run knows."""
+        from pytest_benchflow.agents import AgentRegistry
+
+        registry = AgentRegistry()
+        registry.load_entry_points()
+        self.config.hook.pytest_bf_register_agents(registry=registry)
+        return registry
+
+    @cached_property
+    def sandboxes(self) -> SandboxRegistry:
+        """The kinds of sandbox this run knows."""
+        from pytest_benchflow.sandboxes import SandboxRegistry
+
+        registry = SandboxRegistry()
+        self.config.hook.pytest_bf_register_sandboxes(registry=registry)
+        return registry
+
+    @cached_property
+    def index(self) -> TaskIndex:
+        """The cache of what task files say, kept beside pytest's own cache."""
+        from pytest_benchflow.tasks import TaskIndex
+
+        cache = getattr(self.config, "cache", None)
+        return TaskIndex.load(cache.mkdir("benchflow") / "tasks.json" if cache is not None else None)
+
+    @property
+    def width(self) -> int:
+        """How many rollouts this process has in flight; under xdist the workers are the concurrency."""
+        return self.settings.concurrency or (1 if self.is_worker else default_concurrency())
+
+    @property
+    def engine(self) -> Engine:
+        """The engine, started on first use."""
+        if self._engine is None:
+            from pytest_benchflow.jobs import Engine
+
+            self._engine = Engine(self.width)
+            self._engine.at_close(self.resources.aclose)
+        return self._engine
+
+    @cached_property
+    def resources(self) -> Resources:
+        """What the rollouts of this process share."""
+        from pytest_benchflow.rollout import Resources
+
+        return Resources(self.agents, self.sandboxes)
+
+    @cached_property
+    def job_directory(self) -> Path:
+        """The job's directory, made on first use and shared by all processes of the run."""
+        from pytest_benchflow.jobs import claim_job_directory
+
+        exact = self.settings.job_name is not None
+        return claim_job_directory(self.settings.jobs_dir, self.job_name, self.run_id, exact=exact)
+
+    def save_index(self) -> None:
+        """Keep what the task files said for the next collection; one worker does it for all."""
+        if "index" in self.__dict__ and getattr(self.config, "workerinput", {}).get("workerid", "gw0") == "gw0":
+            self.index.save()
+
+    def close(self) -> None:
+        """Stop everything that still runs; idempotent."""
+        if self._engine is not None:
+            self._engine.close()
+
+    def wait(self, coroutine: Coroutine[object, object, T]) -> T:
+        """Run a coroutine on the engine; what goes wrong becomes a short pytest error or skip."""
+        try:
+            return self.engine.call(coroutine)
+        except CannotRunHere as reason:
+            pytest.skip(str(reason))
+        except BenchflowError as error:
+            pytest.fail(f"{error.category} error: {error}", pytrace=False)
+
+    def task_of(self, node: pytest.Item) -> Task:
+        """Return the task of a collected item, or the one that a test's `bf_task` marker names."""
+        from pytest_benchflow.items import RolloutItem
+        from pytest_benchflow.tasks import load_task
+
+        task = load_task(Path(node.head.file) if isinstance(node, RolloutItem) else self._marked_task(node))
+        changed: Task | None = node.ihook.pytest_bf_modify_task(task=task)
+        return task if changed is None else changed
+
+    def config_of(self, node: pytest.Item, task: Task) -> RolloutConfig:
+        """Return the configuration of a node's rollout: markers, then the task, then the settings."""
+        from pytest_benchflow.rollout import RolloutConfig
+
+        settings, cell = self.settings, getattr(node, "cell", None)
+        override = next((o for o in settings.overrides if o.matches(self._relative(task.path), task.name)), None)
+        threshold = _first(
+            _argument(node, "bf_threshold"), override.threshold if override else None, task.run.threshold
+        )
+        timeout = _first(_argument(node, "bf_timeout"), settings.agent_timeout, override.timeout if override else None)
+        config = RolloutConfig(
+            task_path=task.path,
+            agent=cell.agent if cell else settings.agents[0].name,
+            model=cell.model if cell else settings.agents[0].models[0],
+            trial=cell.trial if cell else _trial_of(node),
+            sandbox=self.sandbox_name,
+            threshold=settings.threshold if threshold is None else threshold,
+            timeout=task.run.timeout_sec if timeout is None else timeout,
+            timeout_multiplier=settings.timeout_multiplier,
+            agent_env=settings.agent_env,
+            verifier_env=settings.verifier_env,
+            force_build=settings.force_build,
+            jobs_dir=self.job_directory.parent,
+            job_name=self.job_directory.name,
+            key=node.nodeid,
+        )
+        changed: RolloutConfig | None = node.ihook.pytest_bf_modify_config(config=config, task=task)
+        return config if changed is None else changed
+
+    def open_rollout(self, config: RolloutConfig, task: Task | None = None) -> Rollout:
+        """Return a rollout of this run; nothing has started yet."""
+        from pytest_benchflow.rollout import Rollout
+        from pytest_benchflow.tasks import load_task
+
+        config = (
+            config
+            if config.job_name
+            else replace(config, jobs_dir=self.job_directory.parent, job_name=self.job_directory.name)
+        )
+        return Rollout(config, self.resources, task or load_task(config.task_path), on_phase=self._on_phase)
+
+    async def rollout(self, config: RolloutConfig, task: Task | None = None) -> RolloutResult:
+        """Run a whole rollout."""
+        return await self.open_rollout(config, task).run()
+
+    async def rollout_of(self, item: RolloutItem) -> RolloutResult:
+        """Run the rollout of a collected item."""
+        task = self.task_of(item)
+        return await self.rollout(self.config_of(item, task), task)
+
+    def _on_phase(self, rollout: Rollout, phase: str) -> None:
+        self.config.hook.pytest_bf_rollout_phase(rollout=rollout, phase=phase)
+
+    def shown(self, path: str) -> str:
+        """Return a path as short as the user would write it here."""
+        return path.removeprefix(f"{self.config.invocation_params.dir}/")
+
+    def _relative(self, path: Path) -> str:
+        return (
+            path.relative_to(self.config.rootpath).as_posix()
+            if path.is_relative_to(self.config.rootpath)
+            else str(path)
+        )
+
+    def _marked_task(self, node: pytest.Item) -> Path:
+        marker = node.get_closest_marker("bf_task")
+        if marker is None or len(marker.args) != 1:
+            raise UsageError(f"{node.nodeid} names no task", advice='mark it with @pytest.mark.bf_task("tasks/NAME")')
+        path = Path(marker.args[0])
+        beside = node.path.parent / path
+        return beside if beside.exists() else self.config.rootpath / path
+
+
+def _argument(node: pytest.Item, marker_name: str) -> float | None:
+    marker = node.get_closest_marker(marker_name)
+    if marker is None:
+        return None
+    if len(marker.args) != 1 or isinstance(marker.args[0], bool) or not isinstance(marker.args[0], int | float):
+        raise UsageError(f"{node.nodeid}: {marker_name} takes one number", advice=f"write {marker_name}(0.8)")
+    return float(marker.args[0])
+
+
+def _trial_of(node: pytest.Item) -> int:
+    callspec = getattr(node, "callspec", None)
+    return 1 if callspec is None else int(callspec.params.get("bf_trial", 1))
+
+
+def _first(*values: float | None) -> float | None:
+    return next((value for value in values if value is not None), None)

@@ -1,0 +1,107 @@
+"""Rollouts beside pytest's run loop: started in order behind a cap, each awaited by its own item."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_benchflow.ahead import may_run_ahead, overridden
+from pytest_benchflow.bridge import OnEngine
+from pytest_benchflow.errors import BenchflowError
+from pytest_benchflow.items import RolloutItem
+from pytest_benchflow.outcome import error_text
+from pytest_benchflow.run import RESULT, Run
+
+if TYPE_CHECKING:
+    from pytest_benchflow.rollout import RolloutResult
+
+_LATER_LINKS = frozenset({"bf_sandbox", "bf_agent", "bf_session", "bf_rollout"})
+
+
+@contextmanager
+def rollouts_in_flight(session: pytest.Session, run: Run) -> Iterator[None]:
+    """Keep the engine busy with the selected items while pytest goes through them, and stop it at the end."""
+    items = [item for item in session.items if isinstance(item, RolloutItem)]
+    try:
+        with _sigterm_interrupts():
+            if items and _will_run(session):
+                _check_sandbox(run)
+                _submit(run, items)
+            yield
+    finally:
+        run.close()
+
+
+def result_for(run: Run, request: pytest.FixtureRequest) -> RolloutResult:
+    """Wait for the node's rollout, or run it now, and keep its result with the node."""
+    node = request.node
+    future = run.futures.pop(node.nodeid, None)
+    if future is not None:
+        try:
+            result = future.result()
+        except BaseException:
+            future.cancel()
+            raise
+    elif overridden(node) & _LATER_LINKS:
+        rollout = OnEngine.unwrap(request.getfixturevalue("bf_rollout"))
+        result = run.wait(rollout.finish())
+    else:
+        task, config = request.getfixturevalue("bf_task"), request.getfixturevalue("bf_config")
+        result = run.wait(run.rollout(config, task))
+    node.stash[RESULT] = result
+    return result
+
+
+def _will_run(session: pytest.Session) -> bool:
+    option = session.config.option
+    stopped = session.testsfailed and not option.continue_on_collection_errors
+    return not (stopped or option.collectonly or getattr(option, "setupplan", False))
+
+
+def _check_sandbox(run: Run) -> None:
+    """Say once, not once per item, that no sandbox can start here."""
+    try:
+        run.engine.call(run.resources.backend(run.sandbox_name))
+    except BenchflowError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def _submit(run: Run, items: list[RolloutItem]) -> None:
+    if run.is_worker:
+        return  # a worker learns item by item what it is to run
+    for item in items:
+        if may_run_ahead(item):
+            run.futures[item.nodeid] = run.engine.submit(partial(run.rollout_of, item))
+
+
+@contextmanager
+def _sigterm_interrupts() -> Iterator[None]:
+    """Let SIGTERM end the run as Ctrl-C does: pytest would otherwise skip all clean-up."""
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt("SIGTERM")
+
+
+def refuse_unjudgeable(result: RolloutResult) -> None:
+    """Skip or error a rollout that gave no reward; the call phase is for rewards only."""
+    if result.skipped is not None:
+        pytest.skip(result.skipped)
+    if result.error is not None:
+        pytest.fail(error_text(result), pytrace=False)

@@ -1,0 +1,165 @@
+"""The `Sandbox` protocol: where agent and verifier run. Backends implement it, everything above uses only this."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+
+@dataclass(frozen=True, slots=True)
+class ExecResult:
+    """What a finished command left: its exit status and both streams, decoded with replacement."""
+
+    return_code: int
+    stdout: str
+    stderr: str
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Resources a sandbox may use; None means no limit."""
+
+    cpus: float | None = None
+    memory_mb: int | None = None
+    storage_mb: int | None = None
+    gpus: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a backend can do, so that a task asking for more is refused before anything starts."""
+
+    no_network: bool = False
+    allowlist: bool = False
+    docker_image: bool = False
+    compose: bool = False
+    gpus: bool = False
+    windows: bool = False
+    users: bool = False
+    snapshots: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxSpec:
+    """The sandbox a rollout asks for, independent of any backend."""
+
+    name: str
+    """Names the sandbox in labels and messages, for example the rollout's name."""
+    environment_dir: Path | None = None
+    """Build context that holds the Dockerfile; None means the bare base."""
+    docker_image: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Persistent environment of every command, over the image's own."""
+    workdir: str | None = None
+    """Working directory; None means the image's WORKDIR, or /app where it has none."""
+    network: bool = True
+    limits: Limits = Limits()
+    build_timeout_sec: float = 600.0
+    force_build: bool = False
+
+
+@runtime_checkable
+class Process(Protocol):
+    """A running program inside a sandbox, seen as a byte pipe."""
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes to its standard input, waiting while the pipe is full."""
+
+    async def close_stdin(self) -> None:
+        """Close its standard input; idempotent."""
+
+    async def read(self, n: int = 65536) -> bytes:
+        """Return up to `n` bytes of its standard output; b"" at the end."""
+
+    async def read_stderr(self, n: int = 65536) -> bytes:
+        """Return up to `n` bytes of its standard error; b"" at the end."""
+
+    async def wait(self) -> int:
+        """Wait for its exit and return the status (128 + signal number if a signal ended it)."""
+
+    async def kill(self) -> None:
+        """Kill the whole process tree inside the sandbox; idempotent, returns when it is gone."""
+
+
+@runtime_checkable
+class Sandbox(Protocol):
+    """One isolated machine. Users are names, numbers or None for the image's own user; paths are absolute."""
+
+    @property
+    def id(self) -> str:
+        """Identify the sandbox on its backend; known before anything is uploaded."""
+
+    @property
+    def workdir(self) -> str:
+        """The working directory of commands that name none; valid once started."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this sandbox can do."""
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Facts the user should read once, such as a Dockerfile's FROM being the host."""
+
+    async def start(self) -> None:
+        """Build what is not cached and bring the sandbox up."""
+
+    async def stop(self, *, delete: bool = True) -> None:
+        """End every process and remove the sandbox; idempotent. With `delete=False` it stays for inspection."""
+
+    async def exec(
+        self,
+        cmd: str,
+        *,
+        user: str | int | None = None,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout_sec: float | None = None,
+        stdin: bytes | None = None,
+    ) -> ExecResult:
+        """Run a bash command line. On timeout the whole process tree is killed inside and TimeoutError raised."""
+
+    async def open_process(
+        self,
+        argv: Sequence[str],
+        *,
+        user: str | int | None = None,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Process:
+        """Start a program and return its byte pipe."""
+
+    async def upload_file(self, source: Path, target: str) -> None:
+        """Copy a host file to exactly `target`, keeping its mode; parents are made; owned by root."""
+
+    async def upload_dir(self, source: Path, target: str) -> None:
+        """Copy the content of a host directory into `target`; symlinks stay links; owned by root."""
+
+    async def download_file(self, source: str, target: Path) -> None:
+        """Copy a file out of the sandbox; FileNotFoundError if there is none."""
+
+    async def download_dir(self, source: str, target: Path) -> None:
+        """Copy the content of a directory out, safely: no links that leave it, no special files, no set-uid bits."""
+
+
+class Backend(Protocol):
+    """Makes sandboxes of one kind; one instance serves a whole run."""
+
+    @property
+    def name(self) -> str:
+        """The word users choose it by."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What its sandboxes can do."""
+
+    async def preflight(self) -> None:
+        """Raise SandboxError with one clear reason if no sandbox could start here."""
+
+    def create(self, spec: SandboxSpec) -> Sandbox:
+        """Return a sandbox that is not started yet."""
+
+    async def aclose(self) -> None:
+        """End everything this backend still owns; idempotent."""

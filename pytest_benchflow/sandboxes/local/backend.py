@@ -1,0 +1,67 @@
+"""The backend `local`: one zygote, one layer cache, many sandboxes."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+
+from pytest_benchflow.errors import UnsupportedError
+from pytest_benchflow.sandboxes.base import Capabilities, SandboxSpec
+
+from .builder import Builder
+from .environment import Host
+from .launcher import Launcher
+from .layers import LayerStore
+from .preflight import check
+from .sandbox import LocalSandbox
+
+
+class LocalBackend:
+    """Implements `Backend` on Linux without a daemon, an image or root."""
+
+    name = "local"
+
+    def __init__(self) -> None:
+        self._host = Host.look()
+        self._launcher = Launcher()
+        self._builder = Builder(self._host, self._launcher, LayerStore())
+        self._numbers = itertools.count(1)
+        self._sandboxes: set[LocalSandbox] = set()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What its sandboxes can do."""
+        return self._host.capabilities
+
+    async def preflight(self) -> None:
+        """Raise SandboxError with one clear reason if no sandbox could start here."""
+        await check(self._host, self._launcher)
+
+    def create(self, spec: SandboxSpec) -> LocalSandbox:
+        """Return a sandbox that is not started yet; refuse what only an image could give."""
+        if spec.docker_image is not None and spec.environment_dir is None:
+            raise UnsupportedError(
+                f"{spec.name}: docker_image = {spec.docker_image!r} needs an image",
+                advice="use --bf-sandbox docker",
+            )
+        if spec.environment_dir is not None:
+            for name in ("docker-compose.yaml", "docker-compose.yml"):
+                if (spec.environment_dir / name).exists():
+                    raise UnsupportedError(
+                        f"{spec.name}: {name} needs several containers", advice="use --bf-sandbox docker"
+                    )
+        sandbox = LocalSandbox(
+            spec,
+            number=next(self._numbers),
+            host=self._host,
+            launcher=self._launcher,
+            builder=self._builder,
+            stopped=self._sandboxes.discard,
+        )
+        self._sandboxes.add(sandbox)
+        return sandbox
+
+    async def aclose(self) -> None:
+        """End every sandbox and the zygote; idempotent."""
+        await asyncio.gather(*(sandbox.stop() for sandbox in list(self._sandboxes)), return_exceptions=True)
+        await asyncio.to_thread(self._launcher.close)

@@ -1,0 +1,92 @@
+"""Find the files of a build context that COPY names, and say what they contain."""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from pytest_benchflow.sandboxes import archive
+
+from .ignore import IgnoreRules
+
+
+class ContextError(ValueError):
+    """A source that cannot be copied; the message names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file or directory to copy."""
+
+    path: Path
+    name: str
+    """Relative to the build context."""
+
+
+class BuildContext:
+    """The directory that COPY reads from."""
+
+    def __init__(self, directory: Path) -> None:
+        self._top = directory.resolve()
+        self._ignore = IgnoreRules.read(directory / ".dockerignore")
+
+    def find(self, pattern: str) -> list[Source]:
+        """Resolve one source word; wildcards may match several files."""
+        name = os.path.normpath(pattern.lstrip("/") or ".")
+        if name == ".." or name.startswith("../"):
+            raise ContextError(f"{pattern}: lies outside the build context {self._top}")
+        names = self._glob(name) if any(char in name for char in "*?[") else [name]
+        found = [Source(self._resolve(match), match) for match in names if not self._ignore.hides(match)]
+        if not found or not all(source.path.exists() for source in found):
+            raise ContextError(f"{pattern}: not found in {self._top}")
+        return found
+
+    def keeps(self, source: Source, name: str) -> bool:
+        """Say whether the entry `name` below a source directory is part of the context."""
+        return not self._ignore.hides(str(PurePosixPath(source.name) / name))
+
+    def digest(self, source: Source) -> str:
+        """Hash names, kinds, modes, link targets and bytes of a source."""
+        total = hashlib.sha256()
+        if not source.path.is_dir():
+            total.update(_entry(str(source.path), source.path.name, follow=True))
+            return total.hexdigest()
+        for path, name in archive.walk(source.path):
+            if self.keeps(source, name):
+                total.update(_entry(path, name))
+        return total.hexdigest()
+
+    def _resolve(self, name: str) -> Path:
+        path = (self._top / name).resolve()
+        if path != self._top and self._top not in path.parents:
+            raise ContextError(f"{name}: is a link that leaves the build context {self._top}")
+        return path
+
+    def _glob(self, pattern: str) -> list[str]:
+        found = [""]
+        for part in PurePosixPath(pattern).parts:
+            found = [
+                f"{parent}/{entry}".lstrip("/")
+                for parent in found
+                if (self._top / parent).is_dir()
+                for entry in sorted(os.listdir(self._top / parent))
+                if fnmatch.fnmatchcase(entry, part)
+            ]
+        return found
+
+
+def _entry(path: str, name: str, *, follow: bool = False) -> bytes:
+    status = os.stat(path, follow_symlinks=follow)
+    content = hashlib.sha256()
+    if stat.S_ISREG(status.st_mode):
+        with open(path, "rb") as file:
+            while chunk := file.read(1 << 20):
+                content.update(chunk)
+    elif stat.S_ISLNK(status.st_mode):
+        content.update(os.fsencode(os.readlink(path)))
+    head = f"{stat.S_IFMT(status.st_mode):o} {stat.S_IMODE(status.st_mode):o} {content.hexdigest()} "
+    return head.encode() + os.fsencode(name) + b"\0"

@@ -1,0 +1,157 @@
+"""The runner's end of one sandbox: requests to its init process, and word of what ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import signal
+import socket
+from collections.abc import Sequence
+from typing import TypeVar
+
+from pytest_benchflow.errors import SandboxError
+
+from .guest import wire
+
+T = TypeVar("T")
+
+#: Generous: a loaded machine may be slow, but nothing may hang for ever.
+START_TIMEOUT_SEC = 60.0
+STOP_TIMEOUT_SEC = 15.0
+KILL_TIMEOUT_SEC = 15.0
+
+
+class Control:
+    """Speaks with the init process of one sandbox; bound to the event loop it is made in."""
+
+    def __init__(self, sock: socket.socket, name: str) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._sock = sock
+        self.name = name
+        self._numbers = itertools.count(1)
+        self._exits: dict[int, asyncio.Future[int]] = {}
+        self._spawned: asyncio.Future[None] = self._loop.create_future()
+        self._ready: asyncio.Future[None] = self._loop.create_future()
+        self._gone: asyncio.Future[None] = self._loop.create_future()
+        self._pidfd: int | None = None
+        sock.setblocking(False)
+        self._loop.add_reader(sock, self._on_message)
+
+    async def started(self) -> None:
+        """Wait until the sandbox is up; SandboxError says why it is not."""
+        try:
+            async with asyncio.timeout(START_TIMEOUT_SEC):
+                await asyncio.shield(self._ready)
+        except TimeoutError:
+            raise SandboxError(
+                f"sandbox {self.name} did not start within {START_TIMEOUT_SEC:.0f} s"
+            ) from None
+
+    async def request(self, message: wire.Message, fds: Sequence[int]) -> tuple[int, asyncio.Future[int]]:
+        """Ask init for something; return the request's number and the future of its exit status."""
+        number = next(self._numbers)
+        self._exits[number] = exit_status = self._loop.create_future()
+        try:
+            await self._send({**message, "id": number}, tuple(fds))
+        except BaseException:
+            self._exits.pop(number, None)
+            raise
+        return number, exit_status
+
+    async def kill(self, number: int, exit_status: asyncio.Future[int]) -> None:
+        """Kill what request `number` started, and wait until it is gone."""
+        if exit_status.done():
+            return
+        with contextlib.suppress(SandboxError):
+            await self._send({"op": "kill", "id": number}, ())
+        done, _ = await asyncio.wait([exit_status], timeout=KILL_TIMEOUT_SEC)
+        if not done:
+            raise SandboxError(f"a process in sandbox {self.name} could not be killed")
+
+    async def stop(self) -> None:
+        """Kill the sandbox with everything in it, and wait until the kernel has removed it; idempotent."""
+        if not self._gone.done():
+            await asyncio.wait([self._spawned, self._gone], timeout=2.0, return_when=asyncio.FIRST_COMPLETED)
+            if self._pidfd is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            else:
+                self._end("was stopped while it started")
+        done, _ = await asyncio.wait([self._gone], timeout=STOP_TIMEOUT_SEC)
+        if not done:
+            self._end("did not end")
+            raise SandboxError(f"sandbox {self.name} did not end within {STOP_TIMEOUT_SEC:.0f} s")
+
+    async def _send(self, message: wire.Message, fds: tuple[int, ...]) -> None:
+        while True:
+            if self._gone.done():
+                raise SandboxError(f"sandbox {self.name} is gone")
+            try:
+                wire.send(self._sock, message, fds)
+            except BlockingIOError:
+                # Init answers within milliseconds; a queue this long is rare and short.
+                await asyncio.sleep(0.005)
+            except OSError as error:
+                raise SandboxError(f"sandbox {self.name} is gone ({error.strerror})") from None
+            else:
+                return
+
+    def _on_message(self) -> None:
+        try:
+            received = wire.receive(self._sock)
+        except BlockingIOError:
+            return
+        if received is not None:
+            self._take(*received)
+        elif self._pidfd is None:
+            self._end("ended before it started")
+        else:
+            # Only the pidfd tells that every process inside is dead too.
+            self._loop.remove_reader(self._sock)
+
+    def _take(self, message: wire.Message, fds: list[int]) -> None:
+        match message["event"]:
+            case "spawned":
+                self._pidfd = fds[0]
+                self._loop.add_reader(self._pidfd, self._end, "ended")
+                self._spawned.set_result(None)
+            case "ready":
+                _settle(self._ready, None)
+            case "failed":
+                _settle(self._ready, SandboxError(f"sandbox {self.name} cannot start: {message['error']}"))
+            case "exit":
+                if exit_status := self._exits.pop(message["id"], None):
+                    _settle(exit_status, message["status"])
+
+    def _end(self, how: str) -> None:
+        """Note that the sandbox is gone and let every waiter know."""
+        if self._gone.done():
+            return
+        # What init said with its last breath is still in the socket.
+        with contextlib.suppress(OSError):
+            while received := wire.receive(self._sock):
+                self._take(*received)
+        self._loop.remove_reader(self._sock)
+        self._sock.close()
+        if self._pidfd is not None:
+            self._loop.remove_reader(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = None
+        error = SandboxError(f"sandbox {self.name} {how}")
+        for future in (self._ready, *self._exits.values()):
+            _settle(future, error)
+        self._exits.clear()
+        _settle(self._gone, None)
+
+
+def _settle(future: asyncio.Future[T], outcome: T | Exception) -> None:
+    """Complete a future once; a failure nobody waits for is no news."""
+    if future.done():
+        return
+    if isinstance(outcome, Exception):
+        future.set_exception(outcome)
+        future.exception()
+    else:
+        future.set_result(outcome)

@@ -1,0 +1,125 @@
+"""Read a Dockerfile into instructions: comments, continuations, flags and the two argument forms."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from pytest_benchflow.errors import BuildError, UnsupportedError
+from pytest_benchflow.hints import did_you_mean
+
+KEYWORDS = frozenset(
+    "ADD ARG CMD COPY ENTRYPOINT ENV EXPOSE FROM HEALTHCHECK LABEL MAINTAINER ONBUILD RUN SHELL STOPSIGNAL USER"
+    " VOLUME WORKDIR".split()
+)
+USE_DOCKER = "use --bf-sandbox docker"
+_DIRECTIVE = re.compile(r"#\s*([A-Za-z]+)\s*=\s*(\S+)\s*$")
+_HEREDOC = re.compile(r"(?:^|\s)\d*<<-?[\"']?[A-Za-z_]\w*[\"']?(?=\s|$|[;&|)>])")
+_FLAG = re.compile(r"--([a-z][a-z-]*)(?:=(\S*))?(?:\s+|$)")
+_FLAGGED = frozenset({"ADD", "COPY", "FROM", "HEALTHCHECK", "RUN"})
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One instruction, not interpreted yet."""
+
+    line: int
+    keyword: str
+    text: str
+    """Its arguments, continuation lines joined, flags taken off."""
+    flags: Mapping[str, str] = field(default_factory=dict)
+    words: tuple[str, ...] | None = None
+    """The arguments of the JSON form; None in the shell form."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dockerfile:
+    """All instructions of a file, and the character that escapes in it."""
+
+    name: str
+    """How messages call the file, for example `environment/Dockerfile`."""
+    instructions: tuple[Instruction, ...]
+    escape: str = "\\"
+
+    def error(self, line: int, message: str) -> BuildError:
+        """Return an error that points at a line."""
+        return BuildError(f"{self.name}:{line}: {message}")
+
+    def unsupported(self, line: int, message: str) -> UnsupportedError:
+        """Return an error for what only an image build can do."""
+        return UnsupportedError(f"{self.name}:{line}: {message}", advice=USE_DOCKER)
+
+
+def parse(text: str, name: str = "Dockerfile") -> Dockerfile:
+    """Parse a Dockerfile; every failure is a BuildError or UnsupportedError with its line."""
+    lines = text.removeprefix("\ufeff").splitlines()
+    file = Dockerfile(name, (), _escape_character(lines))
+    found = tuple(_instruction(file, number, joined) for number, joined in _joined(lines, file.escape))
+    if not any(item.keyword == "FROM" for item in found):
+        raise file.error(max(len(lines), 1), "no FROM instruction")
+    first = next(item for item in found if item.keyword != "ARG")
+    if first.keyword != "FROM":
+        raise file.error(first.line, f"{first.keyword} stands before FROM; begin with FROM")
+    return Dockerfile(name, found, file.escape)
+
+
+def _escape_character(lines: list[str]) -> str:
+    """Find the `# escape=` directive; directives end at the first line that is none."""
+    for line in lines:
+        match = _DIRECTIVE.match(line.strip())
+        if match is None:
+            break
+        if match[1].lower() == "escape" and match[2] in ("`", "\\"):
+            return match[2]
+    return "\\"
+
+
+def _joined(lines: list[str], escape: str) -> Iterator[tuple[int, str]]:
+    """Yield each instruction's first line number and its text, without comments and continuations."""
+    start, parts = 0, list[str]()
+    for number, line in enumerate(lines, 1):
+        if line.lstrip().startswith("#") or (not line.strip()):
+            # Both may stand inside an instruction that goes on below.
+            continue
+        start = start if parts else number
+        stripped = line.rstrip()
+        if stripped.endswith(escape) and (escape == "`" or not stripped.endswith("\\\\\\")):
+            parts.append(stripped[:-1])
+            continue
+        yield start, "".join([*parts, line]).strip()
+        parts = []
+    if parts:
+        yield start, "".join(parts).strip()
+
+
+def _instruction(file: Dockerfile, line: int, joined: str) -> Instruction:
+    keyword, _, rest = joined.replace("\t", " ", 1).partition(" ") if joined else ("", "", "")
+    keyword, rest = keyword.upper(), rest.strip()
+    if keyword not in KEYWORDS:
+        raise file.error(line, f"unknown instruction {keyword!r}; {did_you_mean(keyword, KEYWORDS)}")
+    flags: dict[str, str] = {}
+    while keyword in _FLAGGED and (match := _FLAG.match(rest)):
+        flags[match[1]] = match[2] or ""
+        rest = rest[match.end() :]
+    if not rest:
+        raise file.error(line, f"{keyword} has no arguments")
+    if keyword in ("ADD", "COPY", "RUN") and (match := _HEREDOC.search(rest)):
+        raise file.unsupported(
+            line, f"{keyword} with a here-document ({match[0].strip()}) is not supported here"
+        )
+    return Instruction(line, keyword, rest, flags, _json_words(rest))
+
+
+def _json_words(text: str) -> tuple[str, ...] | None:
+    """Read the JSON form; anything that is no list of strings is the shell form, as in Docker."""
+    if not text.startswith("["):
+        return None
+    try:
+        words = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(words, list) and words and all(isinstance(word, str) for word in words):
+        return tuple(words)
+    return None

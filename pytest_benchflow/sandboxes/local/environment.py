@@ -1,0 +1,96 @@
+"""What this host and this caller mean for local sandboxes: privileges, interpreter, settings that travel."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from pytest_benchflow.sandboxes.base import Capabilities
+
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#: Directories of the host that every sandbox sees.
+VISIBLE = ("/usr", "/etc", "/opt", "/bin", "/sbin", "/lib")
+_CAP_SYS_ADMIN = 21
+
+#: Where trusted certificates lie; the host's system is the sandbox's, and so are these.
+_CERTIFICATES = (
+    "AWS_CA_BUNDLE",
+    "CARGO_HTTP_CAINFO",
+    "CURL_CA_BUNDLE",
+    "GIT_SSL_CAINFO",
+    "NIX_SSL_CERT_FILE",
+    "NODE_EXTRA_CA_CERTS",
+    "PIP_CERT",
+    "REQUESTS_CA_BUNDLE",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+)
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+
+
+@dataclass(frozen=True)
+class Host:
+    """The host as seen by one caller."""
+
+    privileged: bool
+    python_prefix: str | None
+    """Where the running interpreter lives, if no system directory shows it."""
+    lends_python: bool
+    """Whether that interpreter is the only one a sandbox can have."""
+    environ: Mapping[str, str]
+    pid: int
+
+    @classmethod
+    def look(cls) -> Host:
+        """Examine the host."""
+        prefix = os.path.realpath(sys.base_prefix)
+        hidden = not any(prefix == top or prefix.startswith(f"{top}/") for top in VISIBLE)
+        has_python = any(os.access(f"{place}/python3", os.X_OK) for place in SYSTEM_PATH.split(":"))
+        return cls(
+            privileged=_has_capability(_CAP_SYS_ADMIN),
+            python_prefix=prefix if hidden else None,
+            lends_python=hidden and not has_python,
+            environ=dict(os.environ),
+            pid=os.getpid(),
+        )
+
+    @cached_property
+    def capabilities(self) -> Capabilities:
+        """What sandboxes of this caller can do."""
+        return Capabilities(no_network=True, users=self.privileged)
+
+    def variables(self, *, network: bool) -> dict[str, str]:
+        """Return the environment that every program starts from."""
+        path = f"{SYSTEM_PATH}:{self.python_prefix}/bin" if self.lends_python else SYSTEM_PATH
+        found = {"PATH": path, "LANG": "C.UTF-8"}
+        for name in _CERTIFICATES:
+            value = self.environ.get(name, "")
+            if any(value.startswith(f"{top}/") for top in VISIBLE):
+                found[name] = value
+        for name in (*_PROXIES, *(proxy.upper() for proxy in _PROXIES)) if network else ():
+            value = self.environ.get(name, "")
+            # A proxy that carries a password is a secret of the caller.
+            if value and "@" not in value:
+                found[name] = value
+        return found
+
+    def identity(self) -> list[str]:
+        """Return what cached layers depend on besides their Dockerfile: whose they are and on what they lie."""
+        facts = ["privileged" if self.privileged else "user", os.uname().machine]
+        for path in ("/etc/os-release", "/var/lib/dpkg/status", "/var/lib/rpm/rpmdb.sqlite"):
+            try:
+                facts.append(f"{path} {Path(path).stat().st_mtime_ns}")
+            except OSError:
+                continue
+        return facts
+
+
+def _has_capability(number: int) -> bool:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("CapEff:"):
+            return bool(int(line.split()[1], 16) >> number & 1)
+    return False

@@ -1,0 +1,74 @@
+"""What of the host a sandbox may see: its system directories, without what ordinary users may not read."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+
+_ALWAYS = ("etc", "opt", "usr")
+#: Directories on old layouts, links into /usr on merged ones.
+_MERGED = ("bin", "lib", "lib32", "lib64", "libx32", "sbin")
+_PACKAGES = ("var/lib/apt", "var/lib/dpkg")
+
+
+@dataclass(frozen=True, slots=True)
+class Area:
+    """One host directory that sandboxes see through an overlay of their own."""
+
+    path: str
+    """Relative to the root."""
+    hidden: tuple[str, ...] = ()
+    """What is left out, relative to `path`."""
+    has_mounts: bool = False
+
+    @property
+    def key(self) -> str:
+        """Name the area's directory inside a layer."""
+        return self.path.replace("/", "-")
+
+
+@dataclass(frozen=True, slots=True)
+class HostView:
+    """All areas of this host and the links among its top-level directories."""
+
+    areas: tuple[Area, ...]
+    links: tuple[tuple[str, str], ...]
+
+
+def look() -> HostView:
+    """Examine the host once."""
+    mounts = _mount_points()
+    areas = []
+    for path in (*_ALWAYS, *_MERGED, *_PACKAGES):
+        full = f"/{path}"
+        if os.path.islink(full) or not os.path.isdir(full):
+            continue
+        hidden = _private(full, depth={"etc": 16, "opt": 1}.get(path, 0))
+        areas.append(Area(path, tuple(hidden), any(m.startswith(f"{full}/") for m in mounts)))
+    links = [(name, os.readlink(f"/{name}")) for name in _MERGED if os.path.islink(f"/{name}")]
+    return HostView(tuple(areas), tuple(links))
+
+
+def _private(top: str, depth: int, prefix: str = "") -> list[str]:
+    """List what below `top` is not open to everyone, without descending into it."""
+    found: list[str] = []
+    if depth == 0:
+        return found
+    with os.scandir(os.path.join(top, prefix)) as entries:
+        for entry in entries:
+            mode = entry.stat(follow_symlinks=False).st_mode
+            path = f"{prefix}{entry.name}"
+            if stat.S_ISDIR(mode):
+                if mode & 0o005 != 0o005:
+                    found.append(path)
+                else:
+                    found += _private(top, depth - 1, f"{path}/")
+            elif not stat.S_ISLNK(mode) and not mode & 0o004:
+                found.append(path)
+    return found
+
+
+def _mount_points() -> list[str]:
+    with open("/proc/self/mountinfo", errors="surrogateescape") as file:
+        return [line.split(" ", 5)[4] for line in file]

@@ -1,0 +1,117 @@
+"""PID 1 of a sandbox: builds its root, then starts programs and moves files for the runner.
+
+It ends when the runner's end of the control socket closes, for whatever reason; the kernel then kills every process of
+the pid namespace, and the mounts go with the last of them.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+from collections.abc import Callable
+from typing import NoReturn
+
+from . import devices, privileges, programs, rootfs, transfer, tree, wire
+from .hostview import HostView
+
+
+def main(control: socket.socket, config: wire.Message, host: HostView) -> NoReturn:
+    """Become the init process of the sandbox that `config` describes."""
+    try:
+        os.setsid()
+        socket.sethostname(config["hostname"])
+        if not config["network"]:
+            devices.raise_loopback()
+        rootfs.enter(config, host)
+        privileges.drop()
+        wire.send(control, {"event": "ready"})
+        _Init(control).serve()
+    except BaseException as error:
+        wire.send_failure(control, error)
+        os._exit(1)
+    os._exit(0)
+
+
+class _Init:
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._children: dict[int, int] = {}
+        """Request number of each child that the runner waits for."""
+        self._wake_read, self._wake_write = os.pipe()
+
+    def serve(self) -> None:
+        """Answer requests and reap children until the runner is gone."""
+        os.set_blocking(self._wake_read, False)
+        os.set_blocking(self._wake_write, False)
+        signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        poll.register(self._wake_read, select.POLLIN)
+        while True:
+            ready = dict(poll.poll())
+            if self._wake_read in ready:
+                self._reap()
+            if self._control.fileno() in ready:
+                request = wire.receive(self._control)
+                if request is None:
+                    return
+                self._handle(*request)
+
+    def _handle(self, message: wire.Message, fds: list[int]) -> None:
+        number: int = message["id"]
+        match message["op"]:
+            case "run":
+                self._fork(number, lambda: programs.supervise(message, fds))
+            case "extract":
+                self._fork(number, lambda: transfer.extract(message, fds))
+            case "archive":
+                self._fork(number, lambda: transfer.archive(message, fds))
+            case "kill":
+                for pid, owner in self._children.items():
+                    if owner == number:
+                        self._fork(None, lambda pid=pid: tree.kill(pid))  # type: ignore[misc]
+                        break
+        for fd in fds:
+            os.close(fd)
+
+    def _fork(self, number: int | None, work: Callable[[], int]) -> None:
+        pid = os.fork()
+        if pid:
+            if number is not None:
+                self._children[pid] = number
+            return
+        status = 1
+        try:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            # Only init may hold the socket: whoever else did would keep a dead runner's sandbox alive.
+            self._control.close()
+            status = work()
+        finally:
+            os._exit(status)
+
+    def _reap(self) -> None:
+        while _drain(self._wake_read):
+            pass
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            number = self._children.pop(pid, None)
+            if number is not None:
+                wire.send(
+                    self._control, {"event": "exit", "id": number, "status": programs.exit_status(status)}
+                )
+
+
+def _drain(fd: int) -> bool:
+    try:
+        return len(os.read(fd, 512)) == 512
+    except BlockingIOError:
+        return False

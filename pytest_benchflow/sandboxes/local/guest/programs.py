@@ -1,0 +1,67 @@
+"""Start one program under a supervisor of its own, as the user, in the directory and with the environment asked for.
+
+The supervisor is the reaper of all that the program leaves, so a kill finds even descendants that left its session.
+When the program ends by itself so does the supervisor, and what still runs becomes init's: services live on.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+from typing import NoReturn
+
+from . import libc, users, wire
+
+#: What a shell reports for a command it cannot start.
+NOT_STARTED = 127
+_CLOSE_UP_TO = 4096
+
+
+def supervise(message: wire.Message, fds: list[int]) -> int:
+    """Run the program and return its exit status."""
+    libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)
+    program = os.fork()
+    if program == 0:
+        _become(message, *fds)
+    # Holding the program's pipes here would hide that it closed them.
+    os.closerange(0, _CLOSE_UP_TO)
+    while True:
+        pid, status = os.wait()
+        if pid == program:
+            return exit_status(status)
+
+
+def exit_status(status: int) -> int:
+    """Return the exit code, or 128 + the signal that ended the process, as a shell does."""
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
+
+
+def _become(message: wire.Message, stdin: int, stdout: int, stderr: int, started: int) -> NoReturn:
+    """Turn into the program; `started` closes by itself on success and carries the reason otherwise."""
+    try:
+        os.setsid()
+        user = users.resolve(message["user"])
+        env = {"HOME": user.home, "USER": user.name, "LOGNAME": user.name, **message["env"]}
+        for source, target in ((stdin, 0), (stdout, 1), (stdout if message["merge"] else stderr, 2)):
+            os.dup2(source, target)
+            if stat.S_ISFIFO(os.fstat(target).st_mode):
+                # Opening /dev/stdout by name needs the right to open the pipe behind it.
+                os.fchown(target, user.uid, user.gid)
+        # Python and the zygote ignore some signals; a program expects the defaults.
+        for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
+        user.assume()
+        try:
+            os.chdir(message["cwd"])
+        except OSError as error:
+            raise users.StartError(f"working directory {message['cwd']}: {error.strerror}") from None
+        argv: list[str] = message["argv"]
+        try:
+            os.execvpe(argv[0], argv, env)
+        except OSError as error:
+            raise users.StartError(f"{argv[0]}: {error.strerror}") from None
+    except BaseException as error:
+        os.write(started, (str(error) or repr(error)).encode(errors="replace")[:4096])
+        os._exit(NOT_STARTED)

@@ -1,0 +1,150 @@
+"""Assemble the sandbox's root from overlays over the host's system directories, and move into it.
+
+Everything a sandbox writes goes to one tmpfs that only its mount namespace knows, so nothing of it can outlive it.
+"""
+
+from __future__ import annotations
+
+import os
+
+from . import devices, etc, libc
+from .hostview import HostView
+from .wire import Message
+
+#: Any host directory will do: the sandbox's tmpfs covers it, in the sandbox's own mount namespace only.
+_SCRATCH_PLACES = ("/tmp", "/var/tmp", "/mnt", "/media", "/srv", "/run")  # noqa: S108
+_ROOT = "root"
+_SKELETON = {
+    "": 0o755,
+    "app": 0o755,
+    "boot": 0o755,
+    "dev": 0o755,
+    "home": 0o755,
+    "logs": 0o755,
+    "logs/agent": 0o777,
+    "logs/artifacts": 0o777,
+    "logs/verifier": 0o777,
+    "media": 0o755,
+    "mnt": 0o755,
+    "proc": 0o555,
+    "root": 0o700,
+    "run": 0o755,
+    "run/lock": 0o1777,
+    "srv": 0o755,
+    "sys": 0o555,
+    "tmp": 0o1777,
+    "var": 0o755,
+    "var/cache": 0o755,
+    "var/cache/apt/archives/partial": 0o755,
+    "var/cache/debconf": 0o755,
+    "var/lib": 0o755,
+    "var/lib/misc": 0o755,
+    "var/lib/pam": 0o755,
+    "var/lib/systemd": 0o755,
+    "var/lib/ucf": 0o755,
+    "var/local": 0o755,
+    "var/log/apt": 0o755,
+    "var/mail": 0o755,
+    "var/opt": 0o755,
+    "var/spool": 0o755,
+    "var/tmp": 0o1777,
+}
+_SKELETON_LINKS = {"var/run": "/run", "var/lock": "/run/lock"}
+_FLAGS = libc.MS_NOSUID | libc.MS_NODEV
+
+
+def enter(config: Message, host: HostView) -> None:
+    """Build the root described by `config` and make it the caller's root."""
+    os.umask(0o022)
+    libc.mount("none", "/", flags=libc.MS_REC | libc.MS_PRIVATE)
+    # Layers are named relative to here: mount options must fit one memory page, however deep the cache lies.
+    os.chdir(config["layers_dir"] or "/")
+    prefix = config["python_prefix"]
+    prefix_fd = os.open(prefix, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) if prefix else None
+    scratch = next(place for place in _SCRATCH_PLACES if os.path.isdir(place))
+    size = f",size={config['storage_mb']}m" if config["storage_mb"] else ""
+    libc.mount("tmpfs", scratch, "tmpfs", _FLAGS, f"mode=755{size}")
+
+    builder = _Overlays(config, scratch)
+    root = f"{scratch}/merged"
+    os.mkdir(root)
+    _make_skeleton(f"{scratch}/skeleton", host, prefix, config["open_prefix"])
+    builder.mount(_ROOT, f"{scratch}/skeleton", None, root)
+    for area in host.areas:
+        mask = etc.make_mask(area, f"{scratch}/mask-{area.key}", config["hostname"])
+        if area.has_mounts and not config["privileged"]:
+            # The kernel refuses an overlay over mounts that a user namespace inherited.
+            bind(f"/{area.path}", f"{root}/{area.path}", libc.MS_RDONLY | _FLAGS)
+        else:
+            builder.mount(area.key, f"/{area.path}", mask, f"{root}/{area.path}")
+    if prefix_fd is not None:
+        bind(f"/proc/self/fd/{prefix_fd}", root + prefix, libc.MS_RDONLY | _FLAGS)
+        os.close(prefix_fd)
+    devices.mount_dev(f"{root}/dev")
+    devices.mount_proc(f"{root}/proc", privileged=config["privileged"])
+
+    os.chdir(root)
+    libc.pivot_root(".", ".")
+    libc.detach(".")
+    os.chdir("/")
+    for path in config["dirs"]:
+        os.makedirs(path, mode=0o755, exist_ok=True)
+
+
+def bind(source: str, target: str, flags: int) -> None:
+    """Show `source` on `target`, with `flags` added to those it has."""
+    libc.mount(source, target, flags=libc.MS_BIND | libc.MS_REC)
+    # statvfs reports the same bits as mount takes, except for relatime.
+    present = os.statvfs(target).f_flag
+    kept = present & (libc.MS_NOSUID | libc.MS_NODEV | libc.MS_NOEXEC | libc.MS_NOATIME | libc.MS_NODIRATIME)
+    if present & os.ST_RELATIME:
+        kept |= libc.MS_RELATIME
+    libc.mount("none", target, flags=libc.MS_REMOUNT | libc.MS_BIND | flags | kept)
+
+
+class _Overlays:
+    """Mounts one overlay per area, all of the same layers."""
+
+    def __init__(self, config: Message, scratch: str) -> None:
+        self._layers: list[str] = config["layers"]
+        self._upper: str = config["build_dir"] or f"{scratch}/upper"
+        self._options = "redirect_dir=off,metacopy=off,index=off"
+        if not config["privileged"]:
+            self._options = "userxattr"
+        os.makedirs(f"{self._upper}/.work", exist_ok=True)
+
+    def mount(self, key: str, base: str, mask: str | None, target: str) -> None:
+        lowers = [path for layer in self._layers if os.path.isdir(path := f"{layer}/{key}")]
+        lowers += [mask, base] if mask else [base]
+        upper, work = f"{self._upper}/{key}", f"{self._upper}/.work/{key}"
+        os.mkdir(work)
+        os.mkdir(upper)
+        _copy_attributes(lowers[0], upper)
+        options = f"lowerdir={':'.join(lowers)},upperdir={upper},workdir={work},{self._options}"
+        libc.mount("overlay", target, "overlay", _FLAGS, options)
+
+
+def _make_skeleton(top: str, host: HostView, prefix: str | None, open_prefix: bool) -> None:
+    for path, mode in _SKELETON.items():
+        os.makedirs(f"{top}/{path}", exist_ok=True)
+        os.chmod(f"{top}/{path}", mode)
+    for area in host.areas:
+        os.makedirs(f"{top}/{area.path}", mode=0o755, exist_ok=True)
+    for name, target in (*host.links, *_SKELETON_LINKS.items()):
+        os.symlink(target, f"{top}/{name}")
+    if prefix:
+        os.makedirs(top + prefix, mode=0o755, exist_ok=True)
+        if open_prefix and prefix.startswith("/root/"):
+            # The only Python here lives in root's home: let others pass through it, not list it.
+            os.chmod(f"{top}/root", 0o711)
+
+
+def _copy_attributes(source: str, target: str) -> None:
+    status = os.stat(source)
+    os.chmod(target, status.st_mode & 0o7777)
+    if os.geteuid() == 0 and (status.st_uid or status.st_gid):
+        try:
+            os.chown(target, status.st_uid, status.st_gid)
+        except OSError:
+            # In a user namespace the owner of a host directory has no number of its own.
+            return

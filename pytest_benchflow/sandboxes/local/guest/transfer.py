@@ -1,0 +1,181 @@
+"""Move files between a pipe and the sandbox's own file system, as tar streams.
+
+This runs inside the sandbox's root, so whatever a link there points to is the sandbox's, never the host's.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tarfile
+from collections.abc import Iterator
+
+from . import users, wire
+
+try:
+    # tarfile imports these on use, when the interpreter's own files are out of sight.
+    import bz2  # noqa: F401
+    import lzma  # noqa: F401
+    import zlib  # noqa: F401
+except ImportError:  # an interpreter built without one of them cannot unpack that kind
+    pass
+
+#: Exit statuses the runner tells apart; anything else is a failure with its reason on the error pipe.
+DONE, FAILED, MISSING, WRONG_KIND = 0, 1, 3, 4
+
+
+def extract(message: wire.Message, fds: list[int]) -> int:
+    """Unpack the tar stream on the first descriptor at `path`, owned as asked."""
+    source, errors = fds
+    try:
+        uid, gid = _owner(message["owner"])
+        path: str = message["path"]
+        exact = message["is_file"] and not os.path.isdir(path)
+        path, name = os.path.split(path) if exact else (path, None)
+        os.makedirs(path, mode=0o755, exist_ok=True)
+        with open(source, "rb", closefd=False) as stream, tarfile.open(fileobj=stream, mode="r|*") as tar:
+            _unpack(tar, path, name, uid, gid, message["mode"])
+    except BaseException as error:
+        os.write(errors, str(error).encode(errors="replace")[:4096])
+        return FAILED
+    return DONE
+
+
+def _owner(owner: str | None) -> tuple[int, int]:
+    if owner is None:
+        return 0, 0
+    user = users.resolve(owner)
+    # `COPY --chown=1000` without a group means the group of the same number.
+    gid = user.gid if ":" in owner or not owner.isdigit() else int(owner)
+    return user.uid, gid
+
+
+def _unpack(tar: tarfile.TarFile, top: str, name: str | None, uid: int, gid: int, mode: int | None) -> None:
+    """Unpack all members below `top`, under the given name instead of their own if there is one."""
+    top = top.rstrip("/")
+    late: list[tuple[str, int]] = []
+    for member in tar:
+        path = os.path.normpath(f"{top}/{name or member.name.lstrip('/')}")
+        if path != (top or "/") and not path.startswith(f"{top}/"):
+            continue
+        bits = member.mode & 0o7777 if mode is None else mode
+        if member.isdir():
+            _make_directory(path)
+            late.append((path, bits))
+        else:
+            os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+            if not _make_entry(tar, member, path, top, bits):
+                continue
+        if uid or gid:
+            os.chown(path, uid, gid, follow_symlinks=False)
+            if not member.issym():
+                os.chmod(path, bits)
+    for path, bits in reversed(late):
+        os.chmod(path, bits)
+
+
+def _make_directory(path: str) -> None:
+    if not os.path.isdir(path):
+        if os.path.lexists(path):
+            os.unlink(path)
+        os.makedirs(path, mode=0o755)
+
+
+def _make_entry(tar: tarfile.TarFile, member: tarfile.TarInfo, path: str, top: str, bits: int) -> bool:
+    """Make a file or link; an existing link is replaced, never written through."""
+    if os.path.lexists(path) and not (os.path.isdir(path) and not os.path.islink(path)):
+        os.unlink(path)
+    if member.issym():
+        os.symlink(member.linkname, path)
+    elif member.islnk():
+        os.link(os.path.normpath(f"{top}/{member.linkname}"), path, follow_symlinks=False)
+    elif member.isfile():
+        content = tar.extractfile(member)
+        assert content is not None
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(path, flags, 0o600), "wb") as file:
+            while chunk := content.read(1 << 20):
+                file.write(chunk)
+        os.chmod(path, bits)
+        os.utime(path, (member.mtime, member.mtime))
+    else:
+        return False
+    return True
+
+
+def archive(message: wire.Message, fds: list[int]) -> int:
+    """Pack the file or the content of the directory `source` into the first descriptor."""
+    target, errors = fds
+    source: str = message["source"]
+    wants_directory: bool = message["directory"]
+    try:
+        status = os.stat(source)
+        if stat.S_ISDIR(status.st_mode) != wants_directory or not (
+            wants_directory or stat.S_ISREG(status.st_mode)
+        ):
+            return WRONG_KIND
+        with open(target, "wb", closefd=False) as stream, tarfile.open(fileobj=stream, mode="w|") as tar:
+            if wants_directory:
+                for path, name in _walk(source):
+                    _add(tar, path, name)
+            else:
+                _add(tar, os.path.realpath(source), os.path.basename(source))
+    except (FileNotFoundError, NotADirectoryError):
+        return MISSING
+    except BrokenPipeError:
+        return FAILED
+    except BaseException as error:
+        os.write(errors, str(error).encode(errors="replace")[:4096])
+        return FAILED
+    return DONE
+
+
+def _walk(top: str, prefix: str = "") -> Iterator[tuple[str, str]]:
+    todo = [(top, prefix)]
+    while todo:
+        directory, prefix = todo.pop()
+        with os.scandir(directory) as entries:
+            for entry in sorted(entries, key=lambda entry: entry.name):
+                name = f"{prefix}{entry.name}"
+                yield entry.path, name
+                if entry.is_dir(follow_symlinks=False):
+                    todo.append((entry.path, f"{name}/"))
+
+
+def _add(tar: tarfile.TarFile, path: str, name: str) -> None:
+    """Add one entry; what is no file, directory or link stays behind, as does what vanished meanwhile."""
+    try:
+        status = os.lstat(path)
+        info = tarfile.TarInfo(name)
+        info.mode, info.mtime = stat.S_IMODE(status.st_mode), int(status.st_mtime)
+        if stat.S_ISREG(status.st_mode):
+            _add_file(tar, path, info)
+        elif stat.S_ISDIR(status.st_mode):
+            info.type = tarfile.DIRTYPE
+            tar.addfile(info)
+        elif stat.S_ISLNK(status.st_mode):
+            info.type, info.linkname = tarfile.SYMTYPE, os.readlink(path)
+            tar.addfile(info)
+    except FileNotFoundError:
+        return
+
+
+def _add_file(tar: tarfile.TarFile, path: str, info: tarfile.TarInfo) -> None:
+    # O_NONBLOCK: the file may have become a fifo since it was looked at.
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        info.size = os.fstat(file.fileno()).st_size
+        tar.addfile(info, _Exactly(file, info.size))  # type: ignore[arg-type]
+
+
+class _Exactly:
+    """Read exactly as many bytes as the header promises, though the file may shrink or grow meanwhile."""
+
+    def __init__(self, file: object, size: int) -> None:
+        self._file = file
+        self._left = size
+
+    def read(self, n: int) -> bytes:
+        wanted = min(n, self._left)
+        data: bytes = self._file.read(wanted)  # type: ignore[attr-defined]
+        self._left -= wanted
+        return data.ljust(wanted, b"\0")

@@ -1,0 +1,72 @@
+"""The zygote: a small, warm, single-threaded process that forks sandboxes for one runner.
+
+A request carries the sandbox's own control socket. The zygote forks; the child enters new namespaces, forks the
+sandbox's PID 1 and hands the runner a pidfd of it. From then on runner and sandbox speak without the zygote.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import socket
+from typing import NoReturn
+
+from . import hostview, init, libc, wire
+
+
+def main(descriptor: int) -> None:
+    """Serve the runner at the other end of `descriptor` until it is gone."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    # Ignoring SIGCHLD lets the kernel reap: sandboxes are watched by their pidfds, not from here.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)
+    runner = socket.socket(fileno=descriptor)
+    host = hostview.look()
+    # Objects that no collection ever touches keep their memory pages shared with every fork.
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    while (request := wire.receive(runner)) is not None:
+        message, fds = request
+        control = socket.socket(fileno=fds[0])
+        if os.fork() == 0:
+            runner.close()
+            _spawn(control, message, host)
+        control.close()
+
+
+def _spawn(control: socket.socket, message: wire.Message, host: hostview.HostView) -> NoReturn:
+    """Enter the namespaces, fork PID 1 of the sandbox there and leave."""
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        _enter_namespaces(privileged=message["privileged"], network=message["network"])
+        # The child waits for this byte: the runner must hold its pidfd before it can say or do anything.
+        gate_read, gate_write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(gate_write)
+            os.read(gate_read, 1)
+            os.close(gate_read)
+            init.main(control, message, host)
+        pidfd = os.pidfd_open(child)
+        wire.send(control, {"event": "spawned"}, (pidfd,))
+    except BaseException as error:
+        wire.send_failure(control, error)
+        os._exit(1)
+    os._exit(0)
+
+
+def _enter_namespaces(*, privileged: bool, network: bool) -> None:
+    flags = libc.CLONE_NEWNS | libc.CLONE_NEWPID | libc.CLONE_NEWIPC | libc.CLONE_NEWUTS
+    if not network:
+        flags |= libc.CLONE_NEWNET
+    if privileged:
+        libc.unshare(flags)
+        return
+    uid, gid = os.geteuid(), os.getegid()
+    libc.unshare(flags | libc.CLONE_NEWUSER)
+    for name, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(text)

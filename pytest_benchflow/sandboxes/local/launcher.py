@@ -1,0 +1,68 @@
+"""Start the zygote of this process and have it fork sandboxes."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from .control import Control
+from .guest import wire
+
+_HERE = Path(__file__).parent
+_CODE = "import sys; sys.path.append(sys.argv[1]); from guest import zygote; zygote.main(int(sys.argv[2]))"
+#: An interpreter with a shared library may need this one to start; nothing else of the environment is passed on.
+_KEPT_VARIABLES = ("LD_LIBRARY_PATH",)
+EXIT_TIMEOUT_SEC = 5.0
+
+
+class Launcher:
+    """Owns one zygote; starts it on first use and again if it died."""
+
+    def __init__(self) -> None:
+        self._socket: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def spawn(self, config: wire.Message, name: str) -> Control:
+        """Have a sandbox forked; the result tells when it is up."""
+        ours, theirs = wire.pair()
+        with theirs:
+            try:
+                wire.send(self._connection(), config, (theirs.fileno(),))
+            except OSError:
+                self.close()
+                wire.send(self._connection(), config, (theirs.fileno(),))
+        return Control(ours, name)
+
+    def close(self) -> None:
+        """End the zygote; sandboxes it forked are not its concern."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        if self._process is not None:
+            try:
+                self._process.wait(EXIT_TIMEOUT_SEC)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
+
+    def _connection(self) -> socket.socket:
+        if self._socket is None:
+            ours, theirs = wire.pair()
+            with theirs:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-I", "-S", "-X", "utf8", "-c", _CODE, str(_HERE), str(theirs.fileno())],
+                    pass_fds=[theirs.fileno()],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    env={key: os.environ[key] for key in _KEPT_VARIABLES if key in os.environ},
+                    cwd="/",
+                    # Ctrl-C goes to the terminal's process group; the zygote ends when the runner does.
+                    start_new_session=True,
+                )
+            self._socket = ours
+        return self._socket

@@ -1,0 +1,131 @@
+"""The cache of layers: directories named by what made them, each complete from the moment it exists."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import shutil
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from pytest_benchflow.errors import SandboxError
+
+_NAME_LENGTH = 24
+_POLL_SEC = 0.05
+
+
+def cache_dir() -> Path:
+    """Return where everything worth keeping between runs is kept."""
+    if chosen := os.environ.get("BF_CACHE_DIR"):
+        return Path(chosen).absolute()
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base).absolute() / "pytest-benchflow"
+
+
+def layer_name(key: str) -> str:
+    """Return the directory of the layer with this key; short, since mount options hold many of them."""
+    return key[:_NAME_LENGTH]
+
+
+class LayerStore:
+    """Layers on disk, shared by all processes of one user."""
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self._directory = directory
+        self._numbers = itertools.count(1)
+        self._swept = False
+
+    @property
+    def path(self) -> Path:
+        """The directory that holds the layers, made on first use and closed to others."""
+        path = (self._directory or cache_dir()) / "layers"
+        if not path.is_dir():
+            try:
+                path.mkdir(parents=True, exist_ok=True, mode=0o700)
+                path.chmod(0o700)
+            except OSError as error:
+                raise SandboxError(
+                    f"the layer cache {path} cannot be made: {error.strerror}",
+                    advice="set BF_CACHE_DIR to a directory you can write",
+                ) from None
+        return path
+
+    def has(self, name: str) -> bool:
+        """Say whether a layer is there."""
+        return (self.path / name).is_dir()
+
+    @contextlib.asynccontextmanager
+    async def locked(self, name: str) -> AsyncIterator[None]:
+        """Be the only builder of a layer on this host; the wait ends with the caller's own deadline."""
+        lock = FileLock(self.path / f"{name}.lock", thread_local=False)
+        while True:
+            try:
+                lock.acquire(timeout=0)
+            except Timeout:
+                # Polling keeps the wait cancellable; a thread blocked on the lock would not be.
+                await asyncio.sleep(_POLL_SEC)
+            else:
+                break
+        try:
+            yield
+        finally:
+            lock.release()
+
+    @contextlib.asynccontextmanager
+    async def building(self, name: str) -> AsyncIterator[str]:
+        """Give a new directory to build in; it becomes the layer on success and vanishes otherwise."""
+        if not self._swept:
+            self._swept = True
+            await asyncio.to_thread(self._sweep)
+        temporary = f"tmp-{os.getpid()}-{_start_time(os.getpid())}-{next(self._numbers)}"
+        path = self.path / temporary
+        path.mkdir(mode=0o700)
+        try:
+            yield temporary
+            await asyncio.to_thread(self._commit, path, name)
+        finally:
+            await asyncio.shield(asyncio.to_thread(_remove, path))
+
+    def _commit(self, path: Path, name: str) -> None:
+        _remove(path / ".work")
+        for area in path.iterdir():
+            # An area the step did not touch would only make every mount longer.
+            with contextlib.suppress(OSError):
+                area.rmdir()
+        target = self.path / name
+        if target.exists():
+            # Sandboxes may still stand on the old one: it goes when this process is gone.
+            target.rename(self.path / f"{path.name}-replaced")
+        path.rename(target)
+
+    def _sweep(self) -> None:
+        """Remove what builders that are gone have left."""
+        for path in self.path.glob("tmp-*"):
+            pid, started = path.name.split("-")[1:3]
+            if _start_time(int(pid)) != started:
+                _remove(path)
+
+
+def _start_time(pid: int) -> str:
+    """Return when a process started, which tells it from a later one of the same number; "" if it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]
+    except OSError:
+        return ""
+
+
+def _remove(path: Path) -> None:
+    """Remove a tree, also where its directories deny it."""
+    for attempt in range(3):
+        if not path.exists():
+            return
+        for directory, _, _ in os.walk(path):
+            with contextlib.suppress(OSError):
+                os.chmod(directory, 0o700)
+        shutil.rmtree(path, ignore_errors=attempt < 2)
+        time.sleep(0.01 * attempt)

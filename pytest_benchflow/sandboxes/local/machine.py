@@ -1,0 +1,184 @@
+"""A started sandbox without any image: runs programs and moves files, knows nothing of tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import BinaryIO
+
+from pytest_benchflow.errors import SandboxError
+from pytest_benchflow.sandboxes.base import ExecResult
+
+from .control import Control
+from .guest import wire
+from .guest.programs import NOT_STARTED
+from .handover import Handover
+from .launcher import Launcher
+from .pipes import Collector, ReadPipe, WritePipe
+from .process import LocalProcess
+from .transfer import Target, pull, push
+
+#: How long a finished command's output may stay open, for helpers that end just after it.
+LINGER_SEC = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class MachineConfig:
+    """What the root of a machine is made of."""
+
+    name: str
+    privileged: bool
+    network: bool = True
+    layers_dir: str | None = None
+    layers: Sequence[str] = ()
+    """Names of layers inside `layers_dir`, topmost first."""
+    build_dir: str | None = None
+    """Name of a directory inside `layers_dir` that keeps what is written; None forgets it."""
+    storage_mb: int | None = None
+    dirs: Sequence[str] = ()
+    """Directories that must exist."""
+    python_prefix: str | None = None
+    """An interpreter outside the system directories to show, read-only."""
+    open_prefix: bool = False
+    """Whether every user must be able to reach that interpreter."""
+    hostname: str = "sandbox"
+
+    def message(self) -> wire.Message:
+        """Return it as the zygote reads it."""
+        return {item.name: getattr(self, item.name) for item in fields(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A program to run, with everything resolved."""
+
+    argv: Sequence[str]
+    cwd: str = "/"
+    user: str | int | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    merge: bool = False
+    """Send its errors where its output goes."""
+
+    def message(self) -> wire.Message:
+        """Return it as init reads it."""
+        return {
+            "op": "run",
+            "argv": list(self.argv),
+            "cwd": self.cwd,
+            "user": self.user,
+            "env": dict(self.env),
+            "merge": self.merge,
+        }
+
+
+class Machine:
+    """One running sandbox."""
+
+    def __init__(self, control: Control, name: str) -> None:
+        self._control = control
+        self._name = name
+        self._open: set[LocalProcess | Collector] = set()
+
+    @classmethod
+    async def start(cls, launcher: Launcher, config: MachineConfig) -> Machine:
+        """Start a machine; nothing is left of it if that fails or is cancelled."""
+        machine = cls(launcher.spawn(config.message(), config.name), config.name)
+        try:
+            await machine._control.started()
+        except BaseException:
+            await asyncio.shield(machine.stop())
+            raise
+        return machine
+
+    async def stop(self) -> None:
+        """End every process and wait until the machine is gone; idempotent."""
+        try:
+            await self._control.stop()
+        finally:
+            for item in list(self._open):
+                item.close()
+
+    async def open(self, command: Command) -> LocalProcess:
+        """Start a program with pipes; SandboxError says why it cannot be started."""
+        with Handover() as ends:
+            stdin, stdout, stderr = ends.to_program(), ends.from_program(), ends.from_program()
+            started = ends.from_program()
+            number, status = await self._control.request(command.message(), ends.theirs)
+        process = LocalProcess(
+            self._control,
+            number,
+            status,
+            WritePipe(stdin),
+            ReadPipe(stdout),
+            ReadPipe(stderr),
+            self._open.discard,
+        )
+        self._open.add(process)
+        reason = ReadPipe(started)
+        try:
+            if text := await reason.read(4096):
+                raise self._not_started(command, text)
+        except BaseException:
+            await asyncio.shield(process.kill())
+            process.close()
+            raise
+        finally:
+            reason.close()
+        return process
+
+    async def run(
+        self, command: Command, *, stdin: bytes = b"", timeout_sec: float | None = None
+    ) -> ExecResult:
+        """Run a program to its end; on timeout or cancellation its whole process tree is killed."""
+        with Handover() as ends:
+            ends.content(stdin)
+            outputs = ends.from_program(), ends.from_program()
+            started = ends.from_program()
+            number, status = await self._control.request(command.message(), ends.theirs)
+        stdout, stderr = (self._collect(fd) for fd in outputs)
+        try:
+            async with asyncio.timeout(timeout_sec):
+                code = await asyncio.shield(status)
+            await asyncio.wait([stdout.ended, stderr.ended], timeout=LINGER_SEC)
+            if code == NOT_STARTED and (reason := os.read(started, 4096)):
+                raise self._not_started(command, reason)
+        except BaseException as error:
+            with contextlib.suppress(SandboxError):
+                await asyncio.shield(self._control.kill(number, status))
+            stdout.close()
+            stderr.close()
+            if isinstance(error, TimeoutError):
+                raise TimeoutError(f"command timed out after {timeout_sec:g} s: {_short(command)}") from None
+            raise
+        finally:
+            os.close(started)
+        stdout.finish()
+        stderr.finish()
+        return ExecResult(code, stdout.text(), stderr.text())
+
+    async def push(self, pack: Callable[[BinaryIO], None], target: Target) -> None:
+        """Unpack the tar stream that `pack` writes, in a thread, at `target`."""
+        await push(self._control, pack, target)
+
+    async def pull(self, unpack: Callable[[BinaryIO], None], source: str, *, directory: bool) -> None:
+        """Give `unpack`, in a thread, the tar stream of a file or of a directory's content."""
+        await pull(self._control, unpack, source, directory=directory)
+
+    def _collect(self, fd: int) -> Collector:
+        collector = Collector(fd, self._open.discard)
+        self._open.add(collector)
+        return collector
+
+    def _not_started(self, command: Command, reason: bytes) -> SandboxError:
+        text = reason.decode(errors="replace")
+        return SandboxError(
+            f"sandbox {self._name}: {command.argv[0]} cannot be started: {text}", retryable=False
+        )
+
+
+def _short(command: Command) -> str:
+    text = command.argv[-1].strip().partition("\n")[0]
+    return text if len(text) <= 80 else f"{text[:77]}..."

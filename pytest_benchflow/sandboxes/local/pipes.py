@@ -1,0 +1,140 @@
+"""Byte pipes on the event loop, read only when asked, so that a slow reader slows the writer down."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+
+#: What is kept of one stream of a finished command: this much of its start and as much of its end.
+CAPTURE_BYTES = 16 << 20
+_CHUNK = 1 << 18
+
+
+class ReadPipe:
+    """The runner's end of a program's output."""
+
+    def __init__(self, fd: int) -> None:
+        os.set_blocking(fd, False)
+        self._fd: int | None = fd
+
+    async def read(self, n: int) -> bytes:
+        """Return up to `n` bytes, b"" at the end."""
+        while self._fd is not None:
+            try:
+                data = os.read(self._fd, n)
+            except BlockingIOError:
+                await _until(self._fd, writable=False)
+                continue
+            if not data:
+                self.close()
+            return data
+        return b""
+
+    def close(self) -> None:
+        """Stop reading; idempotent."""
+        if self._fd is not None:
+            fd, self._fd = self._fd, None
+            asyncio.get_running_loop().remove_reader(fd)
+            os.close(fd)
+
+
+class WritePipe:
+    """The runner's end of a program's input."""
+
+    def __init__(self, fd: int) -> None:
+        os.set_blocking(fd, False)
+        self._fd: int | None = fd
+
+    async def write(self, data: bytes) -> None:
+        """Send all of `data`, waiting while the pipe is full; BrokenPipeError if nobody reads."""
+        view = memoryview(data)
+        while view:
+            if self._fd is None:
+                raise BrokenPipeError("standard input is closed")
+            try:
+                view = view[os.write(self._fd, view[:_CHUNK]) :]
+            except BlockingIOError:
+                await _until(self._fd, writable=True)
+
+    def close(self) -> None:
+        """Signal the end of the input; idempotent."""
+        if self._fd is not None:
+            fd, self._fd = self._fd, None
+            asyncio.get_running_loop().remove_writer(fd)
+            os.close(fd)
+
+
+async def _until(fd: int, *, writable: bool) -> None:
+    loop = asyncio.get_running_loop()
+    ready = loop.create_future()
+
+    def wake() -> None:
+        if not ready.done():
+            ready.set_result(None)
+
+    add, remove = (loop.add_writer, loop.remove_writer) if writable else (loop.add_reader, loop.remove_reader)
+    add(fd, wake)
+    try:
+        await ready
+    finally:
+        remove(fd)
+
+
+class Collector:
+    """Collects all output of a command, bounded: of a flood it keeps the start and the end."""
+
+    def __init__(self, fd: int, closed: Callable[[Collector], None]) -> None:
+        os.set_blocking(fd, False)
+        self._fd: int | None = fd
+        self._on_close = closed
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._dropped = 0
+        self._discarding = False
+        self.ended = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().add_reader(fd, self._read)
+
+    def text(self) -> str:
+        """Return what was collected, decoded with replacement."""
+        parts = [self._head.decode(errors="replace")]
+        if self._dropped:
+            parts.append(f"\n[... {self._dropped} bytes left out ...]\n")
+        return "".join([*parts, self._tail.decode(errors="replace")])
+
+    def finish(self) -> None:
+        """Take what is in the pipe now; what a background process writes later is read and dropped."""
+        while self._fd is not None and self._read():
+            pass
+        self._discarding = True
+
+    def close(self) -> None:
+        """Stop reading; idempotent."""
+        if self._fd is not None:
+            fd, self._fd = self._fd, None
+            asyncio.get_running_loop().remove_reader(fd)
+            os.close(fd)
+            self._on_close(self)
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def _read(self) -> bool:
+        assert self._fd is not None
+        try:
+            data = os.read(self._fd, _CHUNK)
+        except BlockingIOError:
+            return False
+        if not data:
+            self.close()
+        elif not self._discarding:
+            self._keep(data)
+        return bool(data)
+
+    def _keep(self, data: bytes) -> None:
+        room = CAPTURE_BYTES - len(self._head)
+        self._head += data[:room]
+        self._tail += data[room:] if room < len(data) else b""
+        # Trimmed in big steps: cutting the front off at every chunk would copy the whole tail each time.
+        if (excess := len(self._tail) - CAPTURE_BYTES) > CAPTURE_BYTES // 4:
+            del self._tail[:excess]
+            self._dropped += excess

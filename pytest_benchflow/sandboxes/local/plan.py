@@ -1,0 +1,153 @@
+"""Interpret the instructions of a Dockerfile, with the host's own system as what FROM names."""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import replace
+
+from .dockerfile import Dockerfile, Instruction
+from .image import Copy, Image, Plan, Run, Step
+from .substitution import SubstitutionError, expand, split_words
+
+_IGNORED = frozenset("CMD ENTRYPOINT EXPOSE HEALTHCHECK LABEL MAINTAINER STOPSIGNAL VOLUME".split())
+_COPY_FLAGS = frozenset({"chown", "chmod", "link"})
+
+
+def make_plan(file: Dockerfile) -> Plan:
+    """Turn a Dockerfile into steps and the settings they leave; refuse what only an image build can do."""
+    return _Planner(file).run()
+
+
+class _Planner:
+    def __init__(self, file: Dockerfile) -> None:
+        self._file = file
+        self._image = Image()
+        self._args: dict[str, str] = {}
+        self._global_args: dict[str, str] = {}
+        self._in_stage = False
+        self._steps: list[Step] = []
+        self._notes: list[str] = []
+        self._ignored: list[str] = []
+
+    def run(self) -> Plan:
+        for item in self._file.instructions:
+            try:
+                self._interpret(item)
+            except SubstitutionError as error:
+                raise self._file.error(item.line, f"{item.keyword} {item.text}: {error}") from None
+        if self._ignored:
+            self._notes.append(f"{', '.join(sorted(set(self._ignored)))} has no effect in the local sandbox")
+        return Plan(tuple(self._steps), self._image, tuple(self._notes))
+
+    def _interpret(self, item: Instruction) -> None:
+        match item.keyword:
+            case "FROM":
+                self._from(item)
+            case "ARG":
+                self._arg(item)
+            case "ENV":
+                self._image = replace(self._image, env={**self._image.env, **self._env(item)})
+            case "WORKDIR":
+                path = self._absolute(self._expand(item.text))
+                self._image = replace(self._image, workdir=path, dirs=(*self._image.dirs, path))
+            case "USER":
+                self._image = replace(self._image, user=self._expand(item.text))
+            case "SHELL":
+                if item.words is None:
+                    raise self._file.error(
+                        item.line, 'SHELL takes a list, for example SHELL ["/bin/bash", "-c"]'
+                    )
+                self._image = replace(self._image, shell=item.words)
+            case "RUN":
+                self._run(item)
+            case "COPY" | "ADD":
+                self._copy(item)
+            case "ONBUILD":
+                raise self._file.unsupported(item.line, "ONBUILD is not supported here")
+            case _:
+                self._ignored.append(item.keyword)
+
+    def _from(self, item: Instruction) -> None:
+        if self._in_stage:
+            raise self._file.unsupported(item.line, "a second FROM makes a multi-stage build")
+        self._in_stage = True
+        base = expand(item.text, self._global_args, self._file.escape).split()
+        if not base:
+            raise self._file.error(item.line, f"FROM {item.text} names no image")
+        self._notes.append(f"FROM {base[0]} is the host's own system here")
+
+    def _arg(self, item: Instruction) -> None:
+        for word in split_words(item.text, self._file.escape):
+            name, given, default = word.partition("=")
+            if not self._in_stage:
+                self._global_args[name] = expand(default, self._global_args, self._file.escape)
+            elif given:
+                self._args[name] = self._expand(default)
+            elif name in self._global_args:
+                self._args[name] = self._global_args[name]
+
+    def _env(self, item: Instruction) -> dict[str, str]:
+        words = split_words(item.text, self._file.escape)
+        if "=" not in words[0]:
+            # The old form: one name, and all the rest is its value.
+            name, _, value = item.text.partition(" ")
+            if not value.strip():
+                raise self._file.error(item.line, f"ENV {item.text} has no value; write ENV {name}=value")
+            return {name: self._expand(value.strip())}
+        if wrong := next((word for word in words if "=" not in word), None):
+            raise self._file.error(item.line, f"ENV {wrong} has no value; write {wrong}=value")
+        pairs = (word.partition("=") for word in words)
+        return {self._expand(name): self._expand(value) for name, _, value in pairs}
+
+    def _run(self, item: Instruction) -> None:
+        if item.flags:
+            flag = next(iter(item.flags))
+            raise self._file.unsupported(item.line, f"RUN --{flag} is not supported here")
+        argv = item.words or (*self._image.shell, item.text)
+        self._steps.append(Run(item.line, item.text, argv, self._image, dict(self._args)))
+
+    def _copy(self, item: Instruction) -> None:
+        if "from" in item.flags:
+            raise self._file.unsupported(item.line, f"{item.keyword} --from needs another image")
+        if unknown := sorted(set(item.flags) - _COPY_FLAGS):
+            raise self._file.unsupported(item.line, f"{item.keyword} --{unknown[0]} is not supported here")
+        raw = item.words or split_words(item.text, self._file.escape)
+        words = [self._expand(word) for word in raw]
+        if len(words) < 2:
+            raise self._file.error(item.line, f"{item.keyword} {item.text} needs a source and a target")
+        if url := next((word for word in words[:-1] if "://" in word or word.startswith("git@")), None):
+            raise self._file.unsupported(
+                item.line, f"{item.keyword} {url}: downloading is not supported here"
+            )
+        self._steps.append(
+            Copy(
+                item.line,
+                f"{item.keyword} {item.text}",
+                tuple(words[:-1]),
+                self._target(words[-1]),
+                self._image,
+                owner=self._expand(item.flags["chown"]) if "chown" in item.flags else None,
+                mode=self._mode(item),
+                unpack=item.keyword == "ADD",
+            )
+        )
+
+    def _mode(self, item: Instruction) -> int | None:
+        if "chmod" not in item.flags:
+            return None
+        text = self._expand(item.flags["chmod"])
+        try:
+            return int(text, 8)
+        except ValueError:
+            raise self._file.error(item.line, f"--chmod={text} is no octal number, for example 755") from None
+
+    def _target(self, path: str) -> str:
+        full = self._absolute(path)
+        is_directory = path.endswith("/") or path in (".", "..") or path.endswith(("/.", "/.."))
+        return f"{full.rstrip('/')}/" if is_directory else full
+
+    def _absolute(self, path: str) -> str:
+        return posixpath.normpath(posixpath.join("/", self._image.workdir or "/", path)).replace("//", "/")
+
+    def _expand(self, text: str) -> str:
+        return expand(text, {**self._args, **self._image.env}, self._file.escape)

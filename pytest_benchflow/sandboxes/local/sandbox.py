@@ -1,0 +1,171 @@
+"""The local sandbox: a machine with the image that its Dockerfile describes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+
+from pytest_benchflow.errors import SandboxError, UnsupportedError
+from pytest_benchflow.sandboxes import archive
+from pytest_benchflow.sandboxes.base import Capabilities, ExecResult, SandboxSpec
+
+from .builder import Builder
+from .environment import Host
+from .image import Image
+from .launcher import Launcher
+from .machine import Command, Machine, MachineConfig
+from .process import LocalProcess
+from .transfer import Target
+
+
+class LocalSandbox:
+    """Implements `Sandbox` with namespaces and overlays of the host's own system."""
+
+    def __init__(
+        self,
+        spec: SandboxSpec,
+        *,
+        number: int,
+        host: Host,
+        launcher: Launcher,
+        builder: Builder,
+        stopped: Callable[[LocalSandbox], None],
+    ) -> None:
+        self._spec = spec
+        self._host = host
+        self._launcher = launcher
+        self._builder = builder
+        self._on_stop = stopped
+        self._id = f"local-{host.pid}-{number}"
+        self._image = Image()
+        self._machine: Machine | None = None
+        self._notes: list[str] = []
+
+    @property
+    def id(self) -> str:
+        """Identify the sandbox within this machine."""
+        return self._id
+
+    @property
+    def workdir(self) -> str:
+        """The working directory of commands that name none."""
+        return self._spec.workdir or self._image.workdir or "/app"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this sandbox can do."""
+        return self._host.capabilities
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Facts the user should read once."""
+        return tuple(self._notes)
+
+    async def start(self) -> None:
+        """Build what is not cached and bring the sandbox up."""
+        if self._machine is not None:
+            return
+        built = await self._builder.build(self._spec)
+        self._image = built.image
+        self._notes = list(built.notes)
+        if self._image.user not in (None, "root", "0") and not self._host.privileged:
+            self._notes.append(
+                f"USER {self._image.user} is root here: an ordinary user cannot make other users"
+            )
+        self._machine = await Machine.start(
+            self._launcher,
+            MachineConfig(
+                name=self._spec.name,
+                privileged=self._host.privileged,
+                network=self._spec.network,
+                layers_dir=str(built.layers_dir) if built.layers else None,
+                layers=built.layers,
+                storage_mb=self._spec.limits.storage_mb,
+                dirs=[*self._image.dirs, self.workdir],
+                python_prefix=self._host.python_prefix,
+                open_prefix=self._host.lends_python,
+            ),
+        )
+
+    async def stop(self, *, delete: bool = True) -> None:
+        """End every process and remove the sandbox; it lives only as long as its runner, so `delete` changes nothing."""
+        machine, self._machine = self._machine, None
+        if machine is not None:
+            await machine.stop()
+        self._on_stop(self)
+
+    async def exec(
+        self,
+        cmd: str,
+        *,
+        user: str | int | None = None,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout_sec: float | None = None,
+        stdin: bytes | None = None,
+    ) -> ExecResult:
+        """Run a bash command line."""
+        command = self._command(["bash", "-c", cmd], user, cwd, env)
+        return await self._running().run(command, stdin=stdin or b"", timeout_sec=timeout_sec)
+
+    async def open_process(
+        self,
+        argv: Sequence[str],
+        *,
+        user: str | int | None = None,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> LocalProcess:
+        """Start a program and return its byte pipe."""
+        return await self._running().open(self._command(argv, user, cwd, env))
+
+    async def upload_file(self, source: Path, target: str) -> None:
+        """Copy a host file to exactly `target`, keeping its mode."""
+        path = PurePosixPath(target)
+        await self._running().push(
+            lambda stream: archive.pack_file(source, path.name, stream), Target(str(path.parent))
+        )
+
+    async def upload_dir(self, source: Path, target: str) -> None:
+        """Copy the content of a host directory into `target`."""
+        await self._running().push(lambda stream: archive.pack_dir(source, stream), Target(target))
+
+    async def download_file(self, source: str, target: Path) -> None:
+        """Copy a file out of the sandbox."""
+        await self._running().pull(
+            lambda stream: archive.unpack_file(stream, target), source, directory=False
+        )
+
+    async def download_dir(self, source: str, target: Path) -> None:
+        """Copy the content of a directory out, safely."""
+        await self._running().pull(lambda stream: archive.unpack_dir(stream, target), source, directory=True)
+
+    def _running(self) -> Machine:
+        if self._machine is None:
+            raise SandboxError(f"sandbox {self._spec.name} is not running; call start() first")
+        return self._machine
+
+    def _command(
+        self, argv: Sequence[str], user: str | int | None, cwd: str | None, env: Mapping[str, str] | None
+    ) -> Command:
+        return Command(
+            argv,
+            cwd=cwd or self.workdir,
+            user=self._user(user),
+            env={
+                **self._host.variables(network=self._spec.network),
+                **self._image.env,
+                **self._spec.env,
+                **(env or {}),
+            },
+        )
+
+    def _user(self, user: str | int | None) -> str | int | None:
+        if self._host.privileged:
+            return self._image.user if user is None else user
+        if user in (None, 0, "0", "root"):
+            return None
+        raise UnsupportedError(
+            f"sandbox {self._spec.name} cannot run a program as user {user!r}: only root exists for an ordinary user",
+            advice="run pytest as root, or use --bf-sandbox docker",
+        )

@@ -1,0 +1,61 @@
+"""Which sandboxes exist, by the word users choose them with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.metadata import entry_points
+
+from pytest_benchflow.errors import UsageError
+from pytest_benchflow.hints import did_you_mean
+
+from .base import Backend
+
+Factory = Callable[[], Backend]
+
+AUTO = "auto"
+ENTRY_POINTS = "pytest_benchflow.sandboxes"
+
+
+def _local() -> Backend:
+    from .local import LocalBackend
+
+    return LocalBackend()
+
+
+class SandboxRegistry:
+    """Knows the backends of this package, of installed packages, and those registered by hand."""
+
+    def __init__(self) -> None:
+        self._factories: dict[str, Factory] = {"local": _local}
+        self._searched = False
+
+    def register(self, name: str, factory: Factory) -> None:
+        """Add a backend, or replace the one of that name."""
+        if name == AUTO or not name.replace("-", "").replace("_", "").isalnum():
+            raise UsageError(f"{name!r} cannot name a sandbox", advice="use letters, digits and dashes")
+        self._factories[name] = factory
+
+    def names(self) -> list[str]:
+        """List every word that `create` takes."""
+        self._search()
+        return sorted(self._factories)
+
+    def create(self, name: str) -> Backend:
+        """Make the backend called `name`; UsageError if there is none."""
+        return self._factories[self.resolve(name)[0]]()
+
+    def resolve(self, name: str) -> tuple[str, str]:
+        """Return the backend that a user's word means here, and why; UsageError if there is none."""
+        if name == AUTO:
+            return "local", "embedded, needs no daemon"
+        self._search()
+        if name not in self._factories:
+            raise UsageError(f"unknown sandbox {name!r}", advice=did_you_mean(name, [*self._factories, AUTO]))
+        return name, "chosen"
+
+    def _search(self) -> None:
+        """Add installed packages' backends, once; a name taken by hand keeps its factory."""
+        if not self._searched:
+            self._searched = True
+            for point in entry_points(group=ENTRY_POINTS):
+                self._factories.setdefault(point.name, lambda point=point: point.load()())  # type: ignore[misc]

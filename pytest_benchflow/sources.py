@@ -1,0 +1,35 @@
+"""Add the tasks of git repositories to what pytest collects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_benchflow.errors import BenchflowError
+
+if TYPE_CHECKING:
+    from pytest_benchflow.run import Run
+
+
+def add_sources(run: Run) -> None:
+    """Collect from the repositories of `--bf-source`, instead of the default paths if no path was given."""
+    if not run.settings.sources:
+        return
+    given = run.config.option.file_or_dir
+    kept = run.config.args if given else []
+    run.config.args = [*kept, *fetched_sources(run)]
+
+
+def fetched_sources(run: Run) -> list[str]:
+    """Return the local paths of the sources, fetched once per run."""
+    handed: list[str] | None = getattr(run.config, "workerinput", {}).get("bf_sources")
+    if handed is not None:
+        return handed
+    from pytest_benchflow.cache import cache_directory
+    from pytest_benchflow.tasks import fetch_source
+
+    try:
+        return [str(fetch_source(text, cache_directory() / "sources").path) for text in run.settings.sources]
+    except BenchflowError as error:
+        raise pytest.UsageError(str(error)) from None

@@ -1,0 +1,62 @@
+"""Tasks: find, read and check them. Importing this package imports neither pydantic nor YAML."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .config import AgentConfig, Artifact, SolutionConfig, StepConfig, TaskConfig
+    from .discover import find_task_file
+    from .document import DocumentConfig, RoleConfig, SceneConfig, TurnConfig, UserConfig
+    from .env import MissingVariables, missing_variables, resolve_env, resolve_headers
+    from .environment import EnvironmentConfig, Healthcheck, McpServer, SetupCommand
+    from .heads import RunHints, TaskHead
+    from .index import TaskIndex
+    from .load import load_task
+    from .model import Document, Network, Stage, StageVerifier, Task
+    from .problems import Problem, TaskError
+    from .prompts import Prompts
+    from .source import FetchedSource, SourceError, SourceSpec, fetch_source, parse_source
+    from .strategy import Strategy
+    from .verifier import CollectHook, Hardening, Judge, VerifierConfig
+
+_HOMES = {
+    "config": ("AgentConfig", "Artifact", "SolutionConfig", "StepConfig", "TaskConfig"),
+    "discover": ("find_task_file",),
+    "document": ("DocumentConfig", "RoleConfig", "SceneConfig", "TurnConfig", "UserConfig"),
+    "env": ("MissingVariables", "missing_variables", "resolve_env", "resolve_headers"),
+    "environment": ("EnvironmentConfig", "Healthcheck", "McpServer", "SetupCommand"),
+    "heads": ("RunHints", "TaskHead"),
+    "index": ("TaskIndex",),
+    "load": ("load_task",),
+    "model": ("Document", "Network", "Stage", "StageVerifier", "Task"),
+    "problems": ("Problem", "TaskError"),
+    "prompts": ("Prompts",),
+    "source": ("FetchedSource", "SourceError", "SourceSpec", "fetch_source", "parse_source"),
+    "strategy": ("Strategy",),
+    "verifier": ("CollectHook", "Hardening", "Judge", "VerifierConfig"),
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "AgentConfig", "Artifact", "CollectHook", "Document", "DocumentConfig", "EnvironmentConfig",
+    "FetchedSource", "Hardening", "Healthcheck", "Judge", "McpServer", "MissingVariables", "Network",
+    "Problem", "Prompts", "RoleConfig", "RunHints", "SceneConfig", "SetupCommand", "SolutionConfig", "SourceError",
+    "SourceSpec", "Stage", "StageVerifier", "StepConfig", "Strategy", "Task", "TaskConfig", "TaskError",
+    "TaskHead", "TaskIndex", "TurnConfig", "UserConfig", "VerifierConfig", "fetch_source", "find_task_file",
+    "load_task", "missing_variables", "parse_source", "resolve_env", "resolve_headers",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first used."""
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

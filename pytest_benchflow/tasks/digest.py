@@ -1,0 +1,63 @@
+"""A content digest of a task: same files, same digest, whatever their times, owners or place."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+PARTS = ("instruction.md", "environment", "tests", "verifier", "solution", "oracle", "steps", "prompts")
+IGNORED = frozenset(
+    {"__pycache__", ".git", ".DS_Store", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".venv"}
+)
+
+
+def digest_tree(task: Path, file: str) -> str:
+    """Hash lines of relative path, NUL, file hash, sorted by path."""
+    root = str(task)
+    total = hashlib.sha256()
+    for relative in sorted(_files(root, (file, *PARTS))):
+        total.update(os.fsencode(relative) + b"\0" + _hash(os.path.join(root, relative)).encode() + b"\n")
+    return total.hexdigest()
+
+
+def symlinks(root: str) -> Iterator[str]:
+    """Yield the relative path of every symbolic link inside the parts of a task."""
+    return (path for path in _files(root, PARTS, links=True) if os.path.islink(os.path.join(root, path)))
+
+
+def _files(root: str, names: tuple[str, ...], *, links: bool = False) -> Iterator[str]:
+    """Yield relative paths of files; links to directories count as files and are not entered."""
+    for name in names:
+        path = os.path.join(root, name)
+        if os.path.islink(path) and links:
+            yield name
+        if os.path.isdir(path):
+            yield from _walk(path, name)
+        elif os.path.lexists(path):
+            yield name
+
+
+def _walk(directory: str, prefix: str) -> Iterator[str]:
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.name in IGNORED or entry.name.endswith(".pyc"):
+                continue
+            relative = f"{prefix}/{entry.name}"
+            if entry.is_dir(follow_symlinks=False):
+                yield from _walk(entry.path, relative)
+            else:
+                yield relative
+
+
+def _hash(path: str) -> str:
+    if os.path.islink(path) and not os.path.isfile(path):
+        return hashlib.sha256(b"link\0" + os.fsencode(os.readlink(path))).hexdigest()
+    if not os.path.isfile(path):
+        return hashlib.sha256(b"special").hexdigest()
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

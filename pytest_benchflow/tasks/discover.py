@@ -1,0 +1,46 @@
+"""Tell task directories from others at the price of a `stat` or two."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+
+def find_task_file(directory: Path | str) -> Path | None:
+    """Return the task file of a directory, None if it has none.
+
+    A task.md counts if it opens with front matter, and then wins over task.toml.
+    """
+    found = task_file(os.fspath(directory))
+    return None if found is None else Path(found)
+
+
+def task_file(root: str, names: Collection[str] | None = None) -> str | None:
+    """Do the work of `find_task_file` with strings; `names` are the entries of the directory, if known."""
+    if names is None or "task.md" in names:
+        path = os.path.join(root, "task.md")
+        if opens_with_fence(path):
+            return path
+    if names is None or "task.toml" in names:
+        path = os.path.join(root, "task.toml")
+        if names is not None or os.path.lexists(path):
+            return path
+    return None
+
+
+def opens_with_fence(path: str) -> bool:
+    """Say whether a file starts with the line that opens front matter."""
+    try:
+        with open(path, "rb", buffering=0, opener=_opener) as stream:
+            start = stream.read(64)
+    except (OSError, ValueError):
+        return False
+    return start.removeprefix(b"\xef\xbb\xbf").split(b"\n", 1)[0].rstrip() == b"---"
+
+
+def _opener(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)  # a named pipe must not stop collection

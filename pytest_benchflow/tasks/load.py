@@ -1,0 +1,169 @@
+"""Load a task: read, parse, validate, check the directory, apply inheritance."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .config import TaskConfig
+from .digest import symlinks
+from .discover import task_file
+from .document import DocumentConfig
+from .front_matter import FrontMatterSource
+from .model import Document, Task, run_hints
+from .native import expand
+from .needs import unmet
+from .problems import Problem, TaskError, as_errors
+from .prompts import Prompts, read_prompts, without_canary
+from .stages import build_stages
+from .strategy import Strategy, read_strategy
+from .structure import Layout, layout_of, needs_of
+from .text import read_text
+from .toml_source import TomlSource
+from .validate import validate
+
+if TYPE_CHECKING:
+    from .sources import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A task file that is well formed as far as it goes; `config` is None if the problems are too many."""
+
+    source: Source
+    config: TaskConfig | None
+    problems: list[Problem]
+    body: str = ""
+
+
+def load_task(path: Path | str, *, strict: bool = False) -> Task:
+    """Load the task in a directory, or of a task file; raise TaskError with everything that is wrong."""
+    directory, file = _locate(os.fspath(path))
+    parsed = parse_file(file)
+    problems = list(parsed.problems)
+    layout = layout_of(directory, "native" if file.endswith(".md") else "harbor")
+    prompts = Prompts()
+    strategy: Strategy | None = None
+    instructions: tuple[str, ...] = ()
+    if parsed.config is not None:
+        problems += unmet(directory, needs_of(parsed.config, layout))
+        problems += _escapes(directory)
+        try:
+            if layout.name == "native":
+                prompts = read_prompts(parsed.body, f"{directory}/prompts")
+                strategy = read_strategy(f"{directory}/{layout.tests}")
+            instructions = _instructions(directory, file, parsed.config, prompts, problems)
+        except TaskError as error:
+            problems += error.problems
+    if strict:
+        problems = as_errors(problems)
+    if parsed.config is None or any(problem.severity == "error" for problem in problems):
+        raise TaskError(dict.fromkeys(problems))
+    return _task(
+        Path(directory), Path(file), parsed.config, layout, prompts, strategy, instructions, problems
+    )
+
+
+def parse_file(file: str) -> Parsed:
+    """Read and validate a task file without looking at its directory."""
+    text = read_text(file)
+    source: FrontMatterSource | TomlSource
+    if not file.endswith(".md"):
+        source = TomlSource(file, text)
+        config, problems = validate(source, TaskConfig)
+        return Parsed(source, config, problems)
+    source = FrontMatterSource(file, text)
+    data, problems = expand(source)
+    document, more = validate(source, DocumentConfig, data)
+    return Parsed(source, document, problems + more, source.body)
+
+
+def _locate(path: str) -> tuple[str, str]:
+    if os.path.basename(path) in {"task.toml", "task.md"} and not os.path.isdir(path):
+        return os.path.dirname(path) or ".", path
+    file = task_file(path)
+    if file is None:
+        there = os.path.isdir(path)
+        reason = "holds no task" if there else "is missing"
+        raise TaskError(
+            [Problem(path, None, None, reason, "a task has a task.toml, or a task.md with front matter")]
+        )
+    return path, file
+
+
+def _instructions(
+    directory: str, file: str, config: TaskConfig, prompts: Prompts, problems: list[Problem]
+) -> tuple[str, ...]:
+    """Return the text of every stage; report those that say nothing."""
+    native = file.endswith(".md")
+    if native and not config.steps:
+        if silence := missing_prompt(file, prompts):
+            problems.append(silence)
+        return (prompts.base,)
+    texts = []
+    for name in [f"steps/{step.name}/instruction.md" for step in config.steps] or ["instruction.md"]:
+        path = f"{directory}/{name}"
+        there = os.path.isfile(path) and os.path.getsize(path) > 0
+        texts.append(without_canary(read_text(path)) if there else "")
+        if there and not texts[-1].strip():
+            problems.append(Problem(path, None, None, "says nothing", "write there what the agent has to do"))
+    return tuple(texts)
+
+
+def missing_prompt(file: str, prompts: Prompts) -> Problem | None:
+    """Return the problem of a native task that tells no agent what to do."""
+    if prompts.base or prompts.roles or prompts.scenes:
+        return None
+    return Problem(file, None, None, "has no prompt", "write below the front matter what the agent has to do")
+
+
+def _escapes(directory: str) -> list[Problem]:
+    """Report symbolic links that leave the task directory."""
+    root = os.path.realpath(directory)
+    found = []
+    for relative in symlinks(directory):
+        path = f"{directory}/{relative}"
+        if os.path.commonpath([root, os.path.realpath(path)]) != root:
+            fix = "copy the file into the task, a task has to be complete by itself"
+            found.append(
+                Problem(path, None, None, f"is a link to {os.readlink(path)}, outside the task", fix)
+            )
+    return found
+
+
+def _task(
+    directory: Path,
+    file: Path,
+    config: TaskConfig,
+    layout: Layout,
+    prompts: Prompts,
+    strategy: Strategy | None,
+    instructions: tuple[str, ...],
+    warnings: list[Problem],
+) -> Task:
+    environment = directory / "environment"
+    return Task(
+        path=directory,
+        file=file,
+        layout=layout.name,
+        name=task_name(config, str(directory)),
+        config=config,
+        stages=build_stages(directory, config, layout, instructions, strategy),
+        environment_dir=environment if environment.is_dir() else None,
+        skills_dir=environment / "skills" if (environment / "skills").is_dir() else None,
+        tests_target=layout.tests_target,
+        solution_target=layout.solution_target,
+        run=run_hints(config.benchflow),
+        document=Document(config, prompts) if isinstance(config, DocumentConfig) else None,
+        warnings=tuple(warnings),
+    )
+
+
+def task_name(config: TaskConfig, directory: str) -> str:
+    """Return the name a task gives itself, else that of its directory."""
+    if config.task is not None:
+        return config.task.name
+    own = config.name if isinstance(config, DocumentConfig) else None
+    return own or os.path.basename(os.path.abspath(directory))

@@ -1,0 +1,162 @@
+"""`Task`, what the rest of the package works with, whichever layout it was written in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from .digest import digest_tree
+from .heads import RunHints
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .benchflow_table import BenchflowConfig
+    from .config import Artifact, TaskConfig
+    from .document import DocumentConfig
+    from .environment import EnvironmentConfig, Healthcheck
+    from .problems import Problem
+    from .prompts import Prompts
+    from .strategy import Strategy
+    from .structure import LayoutName, SolutionTarget, TestsTarget
+    from .values import NetworkMode
+    from .verifier import CollectHook, Hardening, Judge
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """What a phase may reach."""
+
+    mode: NetworkMode
+    allowed_hosts: tuple[str, ...] = ()
+    blocked_hosts: tuple[str, ...] = ()
+    blocked_urls: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StageVerifier:
+    """How one stage is scored, inheritance applied."""
+
+    type: Literal["test-script", "llm-judge"]
+    timeout_sec: float
+    env: dict[str, str]
+    """Templates not filled yet; the task's table with the step's over it."""
+    user: str | int | None
+    network: Network
+    mode: Literal["shared", "separate"]
+    environment: EnvironmentConfig | None
+    """The verifier's own environment table; None in separate mode means a fresh copy of the task's."""
+    build_dir: Path | None
+    """Build context of the verifier's own image, if the tests carry a Dockerfile or compose file."""
+    uploads_tests: bool
+    """False if the verifier's image already holds the tests."""
+    collect: tuple[CollectHook, ...]
+    service: str
+    pytest_plugins: tuple[str, ...]
+    reward_range: tuple[float, float]
+    judge: Judge | None
+    rubric: Path | None
+    hardening: Hardening
+    strategy: Strategy | None
+    """The chosen strategy of a `verifier.md`, if there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Everything one step needs; a task without steps has exactly one, whose name is None."""
+
+    name: str | None
+    instruction: str
+    agent_timeout_sec: float | None
+    agent_user: str | int | None
+    agent_network: Network
+    verifier: StageVerifier
+    tests_dirs: tuple[Path, ...]
+    """Uploaded one over the other, the task's first."""
+    test_script: str
+    """Path of the script inside the tests target."""
+    solution_dir: Path | None
+    workdir_dir: Path | None
+    min_reward: float | dict[str, float] | None
+    healthcheck: Healthcheck | None
+    artifacts: tuple[Artifact, ...]
+    """`/logs/artifacts` first, then the task's, then the step's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What only a native `task.md` says: its front matter and its prompts."""
+
+    config: DocumentConfig
+    prompts: Prompts
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One benchmark task."""
+
+    path: Path
+    file: Path
+    layout: LayoutName
+    name: str
+    config: TaskConfig
+    stages: tuple[Stage, ...]
+    environment_dir: Path | None
+    skills_dir: Path | None
+    """Skills of the environment on the host; `config.environment.skills_dir` is a path in the sandbox."""
+    tests_target: TestsTarget
+    solution_target: SolutionTarget
+    run: RunHints
+    document: Document | None = None
+    warnings: tuple[Problem, ...] = ()
+
+    @property
+    def short_name(self) -> str:
+        """The name without its organisation."""
+        return self.name.rpartition("/")[2]
+
+    @property
+    def difficulty(self) -> str | None:
+        """What `[metadata]` calls the difficulty."""
+        return word(self.config.metadata.get("difficulty"))
+
+    @property
+    def category(self) -> str | None:
+        """What `[metadata]` calls the category."""
+        return word(self.config.metadata.get("category"))
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Tags of `[metadata]`, then keywords of `[task]`, each once."""
+        return tags_of(self.config)
+
+    @property
+    def has_solution(self) -> bool:
+        """Say whether the oracle agent can run every stage."""
+        return all(stage.solution_dir is not None for stage in self.stages)
+
+    def digest(self) -> str:
+        """Return a sha256 over the content of everything that makes the task."""
+        return digest_tree(self.path, self.file.name)
+
+
+def word(value: object) -> str | None:
+    """Return a metadata value as a word, None if it is none."""
+    if isinstance(value, str):
+        return value.strip() or None
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def tags_of(config: TaskConfig) -> tuple[str, ...]:
+    """Return tags and keywords of a task, each once, in order."""
+    listed = config.metadata.get("tags")
+    tags = [word(tag) for tag in listed] if isinstance(listed, list | tuple) else [word(listed)]
+    keywords = config.task.keywords if config.task else ()
+    return tuple(dict.fromkeys(tag for tag in (*tags, *keywords) if tag))
+
+
+def run_hints(table: BenchflowConfig) -> RunHints:
+    """Return what the task file asks of pytest."""
+    return RunHints(
+        table.threshold, table.trials, table.timeout_sec, table.quarantine, table.skip, table.xfail
+    )

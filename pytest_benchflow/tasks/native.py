@@ -1,0 +1,55 @@
+"""Shorthands of the native front matter, written out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .problems import Problem
+from .values import quoted
+
+if TYPE_CHECKING:
+    from .front_matter import FrontMatterSource
+    from .sources import Data
+
+#: What `verifier: …` and `oracle: …` may say as a string: the place they have anyway.
+_PLACES = {
+    "verifier": {"verifier", "verifier/test.sh", "test.sh", "test-script"},
+    "oracle": {"oracle", "oracle/solve.sh", "solve.sh"},
+}
+
+
+def expand(source: FrontMatterSource) -> tuple[Data, list[Problem]]:
+    """Return the front matter with its shorthands written out, and what is wrong with them."""
+    data, problems = without_empty(source.data), list[Problem]()
+
+    def refuse(key: str, reason: str, fix: str) -> None:
+        problems.append(Problem(source.file, source.line((key,)), key, reason, fix))
+
+    if "environment" in data:
+        refuse("environment", "is not a key of task.md", "rename it to sandbox")
+        data.setdefault("sandbox", data.pop("environment"))
+    if "image" in data:
+        image, sandbox = data.pop("image"), data.get("sandbox", {})
+        if not isinstance(image, str) or not image:
+            refuse("image", f"is {quoted(image)}", "give the name of an image as a string")
+        elif isinstance(sandbox, dict):
+            data["sandbox"] = {"docker_image": image, **sandbox}
+            if sandbox.get("docker_image", sandbox.get("image", image)) != image:
+                refuse("image", f"is {quoted(image)} but sandbox names another", "keep one of them")
+    for key, places in _PLACES.items():
+        value = data.get(key)
+        if isinstance(value, str):
+            del data[key]
+            if value.removeprefix("./").rstrip("/") not in places:
+                fix = f"put it in the directory {key}/, and write {key} as a mapping of settings"
+                refuse(key, f"is {quoted(value)}", fix)
+    return data, problems
+
+
+def without_empty(data: Data) -> Data:
+    """Leave out keys that YAML gives no value, in nested mappings too: they say nothing."""
+    return {
+        key: without_empty(value) if isinstance(value, dict) else value
+        for key, value in data.items()
+        if value is not None
+    }

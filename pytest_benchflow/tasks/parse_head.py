@@ -1,0 +1,52 @@
+"""Parse a task file for its head: the part of collection that needs the models."""
+
+from __future__ import annotations
+
+from .heads import TaskHead
+from .load import missing_prompt, parse_file, task_name
+from .model import run_hints, tags_of, word
+from .needs import Need, unmet
+from .problems import TaskError
+from .prompts import read_prompts
+from .shape import has_shape, has_siblings
+from .structure import layout_of, needs_of, solutions_of
+
+
+def parse_head(directory: str, file: str) -> tuple[TaskHead, tuple[Need, ...], tuple[Need, ...]] | None:
+    """Return head, needs and oracle needs; None if the file is some other tool's."""
+    native = file.endswith(".md")
+    try:
+        parsed = parse_file(file)
+    except TaskError:
+        if native and not has_siblings(directory, native=True):
+            return None
+        raise
+    if not has_shape(parsed.source.data, native=native) and not has_siblings(directory, native=native):
+        return None
+    config, problems = parsed.config, list(parsed.problems)
+    if config is None:
+        raise TaskError(problems)
+    if (
+        native
+        and not config.steps
+        and (silence := missing_prompt(file, read_prompts(parsed.body, f"{directory}/prompts")))
+    ):
+        problems.append(silence)
+    layout = layout_of(directory, "native" if native else "harbor")
+    needs, solutions = needs_of(config, layout), solutions_of(config, layout)
+    if any(problem.severity == "error" for problem in problems):
+        raise TaskError([*problems, *unmet(directory, needs)])
+    head = TaskHead(
+        file=file,
+        name=task_name(config, directory),
+        layout=layout.name,
+        os=config.environment.os,
+        difficulty=word(config.metadata.get("difficulty")),
+        category=word(config.metadata.get("category")),
+        tags=tags_of(config),
+        run=run_hints(config.benchflow),
+        n_steps=len(config.steps),
+        has_solution=all(need.met(directory) for need in solutions),
+        warnings=tuple(problems),
+    )
+    return head, needs, solutions

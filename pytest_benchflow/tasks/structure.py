@@ -1,0 +1,102 @@
+"""The two directory layouts, and which files a configuration asks for in each."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from .needs import Need
+from .verifier import VerifierConfig
+
+if TYPE_CHECKING:
+    from .config import StepConfig, TaskConfig
+
+LayoutName = Literal["harbor", "native"]
+TestsTarget = Literal["/tests", "/verifier"]
+SolutionTarget = Literal["/solution", "/oracle"]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where a task keeps its parts, and where they go in the sandbox."""
+
+    name: LayoutName
+    tests: str
+    tests_target: TestsTarget
+    solution: str
+    solution_target: SolutionTarget
+
+
+def layout_of(directory: str, name: LayoutName) -> Layout:
+    """Return the layout; a native task may keep the older directory names where it lacks the native ones."""
+    older_tests = name == "harbor" or _only(directory, "tests", "verifier")
+    older_solution = name == "harbor" or _only(directory, "solution", "oracle")
+    return Layout(
+        name,
+        "tests" if older_tests else "verifier",
+        "/tests" if older_tests else "/verifier",
+        "solution" if older_solution else "oracle",
+        "/solution" if older_solution else "/oracle",
+    )
+
+
+def _only(directory: str, older: str, native: str) -> bool:
+    return os.path.isdir(f"{directory}/{older}") and not os.path.isdir(f"{directory}/{native}")
+
+
+def script(config: TaskConfig, stem: str) -> str:
+    """Return the name of a script on the task's operating system."""
+    return f"{stem}.bat" if config.environment.os == "windows" else f"{stem}.sh"
+
+
+def step_prefixes(config: TaskConfig) -> tuple[str, ...]:
+    """Return the directory prefix of every stage, "" for a task without steps."""
+    return tuple(f"steps/{step.name}/" for step in config.steps) or ("",)
+
+
+def needs_of(config: TaskConfig, layout: Layout) -> tuple[Need, ...]:
+    """List what the task directory must hold for this configuration to run."""
+    needs = [] if config.environment.docker_image else [Need("environment", ("environment",))]
+    if config.steps:
+        needs += [Need("instruction", (f"steps/{step.name}/instruction.md",)) for step in config.steps]
+    elif layout.name == "harbor":
+        needs.append(Need("instruction", ("instruction.md",)))
+    for step in config.steps or (None,):
+        if (need := _tests_need(config, layout, step)) is not None and need not in needs:
+            needs.append(need)
+    return tuple(needs)
+
+
+def solutions_of(config: TaskConfig, layout: Layout) -> tuple[Need, ...]:
+    """List what the oracle agent needs; a step's own solution wins over the task's."""
+    solve = script(config, "solve")
+    root = f"{layout.solution}/{solve}"
+    return tuple(
+        Need("solution", (f"{prefix}{root}", root) if prefix else (root,)) for prefix in step_prefixes(config)
+    )
+
+
+def _tests_need(config: TaskConfig, layout: Layout, step: StepConfig | None) -> Need | None:
+    task = config.verifier
+    own = step.verifier if step is not None else VerifierConfig()
+    environment = own.environment or task.environment
+    if (own if "type" in own.model_fields_set else task).type == "llm-judge":
+        return Need("rubric", rubric_paths(own if own.judge else task, layout))
+    separate = (own if own.says_mode() else task).mode == "separate"
+    if separate and environment is not None and environment.docker_image:
+        return None
+    files = [script(config, "test")]
+    if separate:
+        files += ["Dockerfile", "docker-compose.yaml"]
+    if layout.tests == "verifier":
+        files.append("verifier.md")
+    folders = [layout.tests] if step is None else [layout.tests, f"steps/{step.name}/{layout.tests}"]
+    return Need("tests", tuple(f"{folder}/{file}" for file in files for folder in folders))
+
+
+def rubric_paths(verifier: VerifierConfig, layout: Layout) -> tuple[str, ...]:
+    """Return where the judge's rubric may be; a path that the task names is the only one."""
+    if verifier.judge is not None and "rubric_path" in verifier.judge.model_fields_set:
+        return (verifier.judge.rubric_path,)
+    return (f"{layout.tests}/rubric.toml", f"{layout.tests}/rubric.json")

@@ -1,0 +1,27 @@
+"""Make foreign output fit to be shown: bounded, and without control sequences that would drive a terminal."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])?")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+def printable(text: str) -> str:
+    """Drop escape sequences and control characters, keep tabs and line ends."""
+    return _CONTROLS.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n")))
+
+
+def tail(path: Path, *, lines: int = 20, max_bytes: int = 8000) -> str | None:
+    """Return the last lines of a file, printable; None if there is no such file or nothing in it."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - max_bytes))
+            raw = file.read(max_bytes)
+    except OSError:
+        return None
+    kept = printable(raw.decode("utf-8", "replace")).strip().splitlines()[-lines:]
+    return "\n".join(kept) or None

@@ -1,0 +1,114 @@
+"""Read the reward a verifier left, strictly: whatever is not a finite number is an error, never a zero."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+from pytest_benchflow.errors import RewardError
+
+REWARD_TXT = "reward.txt"
+REWARD_JSON = "reward.json"
+_MAX_BYTES = 1_000_000
+_TOLERANCE = 1e-9
+
+
+def read_rewards(directory: Path) -> dict[str, float]:
+    """Return the rewards in a verifier's log directory; `reward.json` beats `reward.txt`, and both must agree."""
+    as_json, as_txt = directory / REWARD_JSON, directory / REWARD_TXT
+    has_json, has_txt = _is_file(as_json), _is_file(as_txt)
+    if not has_json and not has_txt:
+        raise RewardError(_nothing_found(directory), advice="let test.sh write /logs/verifier/reward.txt")
+    if not has_json:
+        return {"reward": parse_txt(_text(as_txt))}
+    rewards = parse_json(_text(as_json))
+    if has_txt:
+        _refuse_disagreement(headline(rewards), parse_txt(_text(as_txt)))
+    return rewards
+
+
+def headline(rewards: dict[str, float]) -> float:
+    """Return the one number that a threshold looks at: the key `reward`, else the mean of all keys."""
+    return rewards["reward"] if "reward" in rewards else math.fsum(rewards.values()) / len(rewards)
+
+
+def parse_txt(text: str) -> float:
+    """Parse the content of reward.txt."""
+    if not text:
+        raise RewardError("reward.txt is empty", advice="write one number to it")
+    try:
+        value = float(text)
+    except ValueError:
+        raise RewardError(f"reward.txt holds {_shown(text)}", advice="write one number to it") from None
+    return _finite(value, "reward.txt")
+
+
+def parse_json(text: str) -> dict[str, float]:
+    """Parse the content of reward.json."""
+    if not text:
+        raise RewardError("reward.json is empty", advice='write an object of numbers, for example {"reward": 1.0}')
+    try:
+        data: object = json.loads(text)
+    except (ValueError, RecursionError):
+        raise RewardError(f"reward.json is not JSON: {_shown(text)}") from None
+    if not isinstance(data, dict):
+        raise RewardError(f"reward.json holds {_kind(data)}", advice='write an object, for example {"reward": 1.0}')
+    if not data:
+        raise RewardError("reward.json holds no key", advice='write at least {"reward": NUMBER}')
+    return {key: _number(key, value) for key, value in data.items()}
+
+
+def _number(key: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise RewardError(f"reward.json: {key} is {_kind(value)}", advice="give a number")
+    try:
+        return _finite(float(value), f"reward.json: {key}")
+    except OverflowError:
+        raise RewardError(f"reward.json: {key} is too large for a number") from None
+
+
+def _finite(value: float, where: str) -> float:
+    if not math.isfinite(value):
+        raise RewardError(f"{where} is {value}", advice="give a finite number")
+    return value
+
+
+def _refuse_disagreement(from_json: float, from_txt: float) -> None:
+    if abs(from_json - from_txt) > _TOLERANCE:
+        raise RewardError(
+            f"reward.json says {from_json:g} and reward.txt says {from_txt:g}",
+            advice="write only one of them, or the same number to both",
+        )
+
+
+def _nothing_found(directory: Path) -> str:
+    found = sorted(p.name for p in directory.iterdir()) if directory.is_dir() else []
+    seen = f"it holds {', '.join(found[:8])}" if found else "it is empty"
+    return f"the verifier left no reward.txt or reward.json in /logs/verifier ({seen})"
+
+
+def _is_file(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
+
+
+def _text(path: Path) -> str:
+    raw = path.read_bytes()
+    if len(raw) > _MAX_BYTES:
+        raise RewardError(f"{path.name} has {len(raw)} bytes", advice="write numbers only")
+    return raw.decode("utf-8", "replace")
+
+
+def _kind(value: object) -> str:
+    names: dict[type, str] = {
+        bool: "a boolean",
+        type(None): "null",
+        str: "a string",
+        list: "a list",
+        dict: "an object",
+    }
+    return names.get(type(value), "a bare number")
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 40 else text[:40] + "…")

@@ -1,0 +1,116 @@
+"""Score a workspace: bring the hidden tests in, run them within their limit, read the reward they leave."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_benchflow.errors import SandboxError, VerifierError
+from pytest_benchflow.text import tail
+from pytest_benchflow.verify.checks import Checks, read_checks
+from pytest_benchflow.verify.rewards import read_rewards
+
+if TYPE_CHECKING:
+    from pytest_benchflow.sandboxes import Sandbox
+    from pytest_benchflow.tasks import Stage
+
+LOGS = "/logs/verifier"
+OUTPUT = "test-stdout.txt"
+_STEP_TIMEOUT_SEC = 180.0
+
+# Emptied rather than replaced, for it may be a mount; a link in its place is not followed.
+_EMPTY = """
+for d in {dirs}; do
+  if [ -L "$d" ] || [ ! -d "$d" ]; then rm -rf -- "$d" && mkdir -p "$d" || exit 1; fi
+  rm -rf -- "$d"/..?* "$d"/.[!.]* "$d"/* || exit 1
+done
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What a verifier said."""
+
+    rewards: dict[str, float]
+    checks: Checks | None
+
+
+@dataclass(frozen=True, slots=True)
+class Verifier:
+    """Runs the tests of one stage in one sandbox and keeps what they write in a host directory."""
+
+    sandbox: Sandbox
+    stage: Stage
+    target: str
+    """Where the tests go: /tests, or /verifier for native tasks."""
+    env: Mapping[str, str]
+    timeout_sec: float
+    upload: bool = True
+    """False when the verifier's own image brings the tests along."""
+
+    async def run(self, into: Path) -> Verification:
+        """Run the tests and return the reward; whatever keeps them from giving one is an error, never a zero."""
+        await self._prepare()
+        try:
+            await self._run_script()
+        finally:
+            await self._collect(into)
+        return Verification(read_rewards(into), read_checks(into))
+
+    async def clear(self) -> None:
+        """Take tests and results away again, so that the next step's agent sees neither."""
+        await self._must(_EMPTY.format(dirs=f"{LOGS} {self.target}"), "clear the verifier's files")
+
+    async def _prepare(self) -> None:
+        if not self.upload:
+            await self._must(_EMPTY.format(dirs=LOGS) + f"chmod 777 {LOGS}", "empty /logs/verifier")
+            return
+        script = _EMPTY.format(dirs=f"{LOGS} {self.target}") + f"chmod 777 {LOGS}"
+        if self.target != "/tests":
+            script += f"\nrm -rf /tests && ln -s {self.target} /tests"
+        await self._must(script, "empty /logs/verifier")
+        for directory in self.stage.tests_dirs:
+            await self.sandbox.upload_dir(directory, self.target)
+        if not all(_is_executable(directory / self.stage.test_script) for directory in self.stage.tests_dirs):
+            await self._must(f"chmod +x {shlex.quote(self._script)}", "make the test script executable")
+
+    async def _run_script(self) -> None:
+        command = f"{shlex.quote(self._script)} >{LOGS}/{OUTPUT} 2>&1 </dev/null"
+        try:
+            await self.sandbox.exec(command, user=self.stage.verifier.user, env=self.env, timeout_sec=self.timeout_sec)
+        except TimeoutError:
+            raise VerifierError(
+                f"the verifier did not end within {self.timeout_sec:g} s",
+                advice="raise [verifier] timeout_sec or use --bf-timeout-multiplier",
+            ) from None
+
+    async def _collect(self, into: Path) -> None:
+        try:
+            await self.sandbox.download_dir(LOGS, into)
+        except FileNotFoundError:
+            raise VerifierError("the verifier removed /logs/verifier") from None
+
+    async def _must(self, script: str, what: str) -> None:
+        try:
+            done = await self.sandbox.exec(script, user=0, timeout_sec=_STEP_TIMEOUT_SEC)
+        except TimeoutError:
+            raise SandboxError(f"could not {what} within {_STEP_TIMEOUT_SEC:g} s") from None
+        if done.return_code:
+            raise VerifierError(f"could not {what}: {done.stderr.strip()[:300]}")
+
+    @property
+    def _script(self) -> str:
+        return f"{self.target}/{self.stage.test_script}"
+
+
+def output_tail(directory: Path) -> str | None:
+    """Return the last lines the verifier printed."""
+    return tail(directory / OUTPUT)
+
+
+def _is_executable(path: Path) -> bool:
+    return not path.exists() or os.stat(path).st_mode & 0o555 == 0o555

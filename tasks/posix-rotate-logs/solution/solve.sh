@@ -1,0 +1,3 @@
+#!/bin/sh
+set -eu
+cp "$(dirname "$0")/rotate.sh" /app/rotate.sh

@@ -1,0 +1,1 @@
+"""Match invoices with payments."""
