@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
+from pytest_benchflow.fixture_info import fixture_info
 from pytest_benchflow.items import RolloutItem
 
 CHAIN = ("bf_task", "bf_config", "bf_sandbox", "bf_agent", "bf_session", "bf_rollout", "bf_result", "bf_run")
@@ -42,7 +43,6 @@ def _is_from_conftest(definition: pytest.FixtureDef[object]) -> bool:
     return code is not None and os.path.basename(code.co_filename) == "conftest.py"
 
 
-def _definitions(item: pytest.Item) -> dict[str, Sequence[pytest.FixtureDef[object]]]:
-    # The one look behind pytest's public API: nothing public tells which fixtures an item will use.
-    info = getattr(item, "_fixtureinfo", None)
-    return getattr(info, "name2fixturedefs", {})
+def _definitions(item: pytest.Item) -> Mapping[str, Sequence[pytest.FixtureDef[object]]]:
+    info = fixture_info(item)
+    return {} if info is None else info.name2fixturedefs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,15 +18,12 @@ TASK_FILES = ("task.toml", "task.md")
 
 def collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     """Claim a task directory, so that nothing inside is run on the host, or a folder of tasks; leave all others."""
-    if _may_be_task(str(path)):
-        found = _read(str(path), parent)
-        if found is not None:
-            node: TaskDirectory = TaskDirectory.from_parent(parent, path=path)
-            node.found = found
-            return node
-    if _holds_tasks(path):
-        return TaskFolder.from_parent(parent, path=path)
-    return None
+    found = _read(str(path), parent)
+    if found is not None:
+        node: TaskDirectory = TaskDirectory.from_parent(parent, path=path)
+        node.found = found
+        return node
+    return TaskFolder.from_parent(parent, path=path) if _holds_tasks(path) else None
 
 
 def collect_file(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -48,23 +45,21 @@ class TaskDirectory(pytest.Directory):
 
 
 class TaskFolder(pytest.Directory):
-    """A folder with tasks in it. Tasks become file nodes at once; a node per directory would triple the cost."""
+    """A folder with tasks in it, where most of the cost of a large benchmark would be pytest's own bookkeeping."""
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
-        """Yield what is inside, sorted by name."""
-        session, config, ihook = self.session, self.config, self.ihook
-        try:
-            entries = _entries(self.path)
-        except OSError as error:
-            raise self.CollectError(f"{self.path} cannot be read: {error.strerror}; check its permissions") from None
-        for entry in entries:
+        """Yield what is inside, sorted by name; the items of tasks at once, without a round of hooks for each."""
+        from pytest_benchflow.ignored import Ignored
+
+        ignored, session, ihook = Ignored(self), self.session, self.ihook
+        for entry in self._entries():
             path = Path(entry.path)
             is_dir = entry.is_dir()
             if not session.isinitpath(path, with_parents=is_dir):
-                if ihook.pytest_ignore_collect(collection_path=path, config=config):
+                if ignored(entry, path, is_dir=is_dir):
                     continue
-                if is_dir and (node := self._task_in(entry)) is not None:
-                    yield node
+                if is_dir and (items := self._items_of(entry, path)) is not None:
+                    yield from items
                     continue
             if is_dir and _contains_itself(entry):
                 yield BrokenLink.from_parent(self, path=path)
@@ -75,12 +70,19 @@ class TaskFolder(pytest.Directory):
             elif entry.is_file():
                 yield from ihook.pytest_collect_file(file_path=path, parent=self)
 
-    def _task_in(self, entry: os.DirEntry[str]) -> TaskFile | None:
-        """Return the file node of a task, unless the directory must be a node itself for its conftest's sake."""
-        if not _may_be_task(entry.path) or os.path.lexists(f"{entry.path}/conftest.py"):
-            return None
+    def _entries(self) -> list[os.DirEntry[str]]:
+        try:
+            return sorted(_entries(self.path), key=lambda entry: entry.name)
+        except OSError as error:
+            raise self.CollectError(f"{self.path} cannot be read: {error.strerror}; check its permissions") from None
+
+    def _items_of(self, entry: os.DirEntry[str], path: Path) -> Iterator[pytest.Item | pytest.Collector] | None:
+        """Return the items of a task, its file node if it is broken, None if the directory must be a node itself."""
         found = _read(entry.path, self)
-        return None if found is None else _node(self, _task_file(found, Path(entry.path)), found)
+        if found is None or os.path.lexists(f"{entry.path}/conftest.py"):
+            return None
+        node = _node(self, _task_file(found, path), found)
+        return iter([node]) if isinstance(found, Exception) else iter(node.collect())
 
 
 class BrokenLink(pytest.File):
@@ -98,41 +100,44 @@ def _node(parent: pytest.Collector, path: Path, found: TaskHead | TaskError) -> 
 
 
 def _read(directory: str, node: pytest.Collector) -> TaskHead | TaskError | None:
-    from pytest_benchflow.run import get_run
+    """Return what the directory's task file says, or what is wrong with it; None if it is no task."""
+    names = _task_files_in(directory)
+    if not names:
+        return None
+    from pytest_benchflow.current import get_run
     from pytest_benchflow.tasks import TaskError
 
     run = get_run(node.config)
     try:
-        return run.index.head(directory, strict=run.settings.strict)
+        return run.index.head(directory, names, strict=run.settings.strict)
     except TaskError as error:
         return error
 
 
 def _task_file(found: TaskHead | TaskError, directory: Path) -> Path:
     if not isinstance(found, Exception):
-        return Path(found.file)
+        return directory / found.file.rpartition("/")[2]
     from pytest_benchflow.tasks import find_task_file
 
     return Path(find_task_file(directory) or directory / TASK_FILES[0])
 
 
-def _may_be_task(directory: str) -> bool:
-    return any(os.path.lexists(f"{directory}/{name}") for name in TASK_FILES)
+def _task_files_in(directory: str) -> list[str]:
+    return [name for name in TASK_FILES if os.path.lexists(f"{directory}/{name}")]
 
 
 def _holds_tasks(path: Path) -> bool:
     if os.path.lexists(path / "__init__.py"):
         return False
     try:
-        return any(_may_be_task(entry.path) for entry in _entries(path, sort=False) if entry.is_dir())
+        return any(_task_files_in(entry.path) for entry in _entries(path) if entry.is_dir())
     except OSError:
         return True  # the folder's own node says what is wrong
 
 
-def _entries(path: Path, *, sort: bool = True) -> list[os.DirEntry[str]]:
+def _entries(path: Path) -> list[os.DirEntry[str]]:
     with os.scandir(path) as found:
-        entries = [entry for entry in found if _is_reachable(entry)]
-    return sorted(entries, key=lambda entry: entry.name) if sort else entries
+        return [entry for entry in found if _is_reachable(entry)]
 
 
 def _is_reachable(entry: os.DirEntry[str]) -> bool:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_benchflow.run import existing_run, get_run, job_of
-from pytest_benchflow.settings import is_asked_for
+from pytest_benchflow.current import existing_run, get_run
+from pytest_benchflow.options import is_asked_for
 
 if TYPE_CHECKING:
     from pytest_benchflow.results import Results
@@ -34,6 +34,8 @@ class Controller:
     def pytest_configure_node(self, node: object) -> None:
         """Give every worker the same job, and the sources fetched once."""
         workerinput: dict[str, object] = node.workerinput  # type: ignore[attr-defined]
+        from pytest_benchflow.run import job_of
+
         workerinput["bf_run_id"], workerinput["bf_job_name"] = job_of(self._config)
         if is_asked_for(self._config):
             from pytest_benchflow.sources import fetched_sources

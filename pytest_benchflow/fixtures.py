@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_benchflow.bridge import OnEngine
-from pytest_benchflow.run import Run, get_run
-from pytest_benchflow.runloop import refuse_unjudgeable, result_for
+from pytest_benchflow.current import get_run
 
 if TYPE_CHECKING:
     from pytest_benchflow.agents import Agent, Session
     from pytest_benchflow.rollout import Rollout, RolloutConfig, RolloutResult
+    from pytest_benchflow.run import Run
     from pytest_benchflow.sandboxes import Sandbox
     from pytest_benchflow.tasks import Task
 
@@ -52,7 +51,7 @@ def bf_sandbox(request: pytest.FixtureRequest, _bf_started: Rollout) -> Sandbox:
     """The started sandbox of the task, healthy and ready for an agent."""
     run = _run(request)
     run.wait(_bf_started.start())
-    return OnEngine.wrap(_bf_started.sandbox, run.engine)
+    return run.reachable(_bf_started.sandbox)
 
 
 @pytest.fixture
@@ -66,13 +65,13 @@ def bf_agent(request: pytest.FixtureRequest, _bf_started: Rollout, bf_sandbox: S
 def bf_session(request: pytest.FixtureRequest, _bf_started: Rollout, bf_agent: Agent) -> Session:
     """An open session with the agent."""
     run = _run(request)
-    return OnEngine.wrap(run.wait(_bf_started.connect()), run.engine)
+    return run.reachable(run.wait(_bf_started.connect()))
 
 
 @pytest.fixture
 def bf_rollout(request: pytest.FixtureRequest, _bf_started: Rollout, bf_agent: Agent) -> Rollout:
     """The rollout with its agent installed; await `execute()` and `verify()` on it."""
-    return OnEngine.wrap(_bf_started, _run(request).engine)
+    return _run(request).reachable(_bf_started)
 
 
 @pytest.fixture
@@ -85,6 +84,8 @@ def bf_run(request: pytest.FixtureRequest) -> Callable[[RolloutConfig], RolloutR
 @pytest.fixture
 def bf_result(request: pytest.FixtureRequest) -> RolloutResult:
     """The result of the whole rollout; what kept it from having a reward is an error of the setup, not a failure."""
+    from pytest_benchflow.runloop import refuse_unjudgeable, result_for
+
     result = result_for(_run(request), request)
     request.node.ihook.pytest_bf_rollout_result(result=result)
     refuse_unjudgeable(result)

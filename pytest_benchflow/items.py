@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable
+from dataclasses import is_dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -12,14 +13,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_benchflow.matrix import Cell, cells
+from pytest_benchflow.current import get_run
+from pytest_benchflow.fixture_info import FixtureInfo, fixture_info
+from pytest_benchflow.matrix import Cell
 from pytest_benchflow.outcome import judge
-from pytest_benchflow.run import get_run
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout import RolloutResult
-    from pytest_benchflow.tasks import TaskError, TaskHead
+    from pytest_benchflow.settings import Settings
+    from pytest_benchflow.tasks import RunHints, TaskError, TaskHead
 
+_FIXTURES = pytest.StashKey[dict[Callable[..., None], FixtureInfo | None]]()
 _NO_MODULE = ModuleType("benchflow_task")
 
 
@@ -31,6 +35,11 @@ def reward_reaches_threshold(bf_result: RolloutResult) -> None:
 def reward_stays_below_threshold(bf_result: RolloutResult) -> None:
     """Pass when the agent did not earn the reward: a self-test of the verifier."""
     _assert(bf_result, must_fail=True)
+
+
+for _template in (reward_reaches_threshold, reward_stays_below_threshold):
+    # pytest asks for the signature of every item; this spares working it out ten thousand times.
+    _template.__signature__ = inspect.signature(_template)  # type: ignore[attr-defined]
 
 
 def _assert(result: RolloutResult, *, must_fail: bool = False) -> None:
@@ -73,17 +82,18 @@ class TaskFile(pytest.Module):
         settings = run.settings
         for problem in head.warnings:
             self.warn(TaskFileWarning(str(problem)))
-        override = next((o for o in settings.overrides if o.matches(self.nodeid.rpartition("/")[0], head.name)), None)
-        trials = (override and override.trials) or head.run.trials or settings.trials
-        marks = _task_marks(head)
-        return [
-            self._item(head, cell, marks, run.sandbox_name, settings.selftest)
-            for cell in cells(settings.agents, trials, lambda name: run.agents.get(name).takes_model)
-        ]
+        trials = self._trials(head, settings)
+        marks = _task_marks(head.tags, head.run, self.config.pluginmanager.hasplugin("timeout"))
+        return [self._item(head, cell, marks, run.sandbox_name, settings.selftest) for cell in run.cells(trials)]
+
+    def _trials(self, head: TaskHead, settings: Settings) -> int:
+        folder = self.nodeid.rpartition("/")[0]
+        override = next((o.trials for o in settings.overrides if o.trials and o.matches(folder, head.name)), None)
+        return override or head.run.trials or settings.trials
 
     def _modified(self, head: TaskHead) -> TaskHead:
         """Let a conftest change the task; only then is the whole of it read here."""
-        if not self.ihook.pytest_bf_modify_task.get_hookimpls():
+        if not self.config.hook.pytest_bf_modify_task.get_hookimpls():
             return head
         from pytest_benchflow.tasks import load_task
 
@@ -109,16 +119,29 @@ class TaskFile(pytest.Module):
     ) -> RolloutItem:
         must_fail = selftest and cell.agent == "nop"
         template = reward_stays_below_threshold if must_fail else reward_reaches_threshold
-        item: RolloutItem = RolloutItem.from_parent(self, name=cell.name, callobj=template)
+        item: RolloutItem = RolloutItem.from_parent(
+            self, name=cell.name, callobj=template, fixtureinfo=_known_fixtures(self, template)
+        )
+        _remember_fixtures(self, template, item)
         item.head = head
         item.cell = cell
         item.add_marker(_cell_mark(cell.agent, cell.model, sandbox, head.difficulty, head.category))
         for mark in marks:
             item.add_marker(mark)
-        if self.config.pluginmanager.hasplugin("timeout"):
-            # Its clock would count the wait for a free place; the engine bounds every rollout itself.
-            item.add_marker(pytest.mark.timeout(0))
         return item
+
+
+def _known_fixtures(node: TaskFile, template: Callable[..., None]) -> object | None:
+    """Return what an item beside this one found out about its fixtures: below one folder all see the same ones."""
+    assert node.parent is not None
+    known = node.parent.stash.get(_FIXTURES, {}).get(template)
+    # A copy of its own, because other plugins add to an item's list of fixtures.
+    return replace(known, names_closure=[*known.names_closure]) if is_dataclass(known) else None
+
+
+def _remember_fixtures(node: TaskFile, template: Callable[..., None], item: RolloutItem) -> None:
+    assert node.parent is not None
+    node.parent.stash.setdefault(_FIXTURES, {}).setdefault(template, fixture_info(item))
 
 
 class TaskFileWarning(pytest.PytestWarning):
@@ -139,12 +162,16 @@ def _cell_mark(
     return pytest.mark.bf(**{key: value for key, value in facts.items() if value is not None})
 
 
-def _task_marks(head: TaskHead) -> tuple[pytest.MarkDecorator, ...]:
-    marks = [pytest.mark.bf_tag(name=tag) for tag in head.tags]
-    if head.run.quarantine:
+@lru_cache(maxsize=1024)
+def _task_marks(tags: tuple[str, ...], run: RunHints, has_timeout: bool) -> tuple[pytest.MarkDecorator, ...]:
+    marks = [pytest.mark.bf_tag(name=tag) for tag in tags]
+    if has_timeout:
+        # pytest-timeout's clock would count the wait for a free place; the engine bounds every rollout itself.
+        marks.append(pytest.mark.timeout(0))
+    if run.quarantine:
         marks.append(pytest.mark.bf_quarantine)
-    if head.run.skip is not None:
-        marks.append(pytest.mark.skip(reason=head.run.skip))
-    if head.run.xfail is not None:
-        marks.append(pytest.mark.xfail(reason=head.run.xfail))
+    if run.skip is not None:
+        marks.append(pytest.mark.skip(reason=run.skip))
+    if run.xfail is not None:
+        marks.append(pytest.mark.xfail(reason=run.xfail))
     return tuple(marks)

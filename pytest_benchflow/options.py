@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -88,6 +89,30 @@ def add_options(parser: pytest.Parser) -> None:
             group.addoption(option.flag, metavar=option.metavar, help=text)
         if option.ini:
             parser.addini(option.name, option.help, type=_INI_TYPES[option.kind], default=None)
+
+
+def is_asked_for(config: pytest.Config) -> bool:
+    """Tell, at next to no cost, whether any option or setting of ours was given."""
+    return any(_given(config, option) is not None for option in OPTIONS) or has_table(config)
+
+
+def pyproject(config: pytest.Config) -> Path:
+    """Return where a `[tool.benchflow]` table would be."""
+    ini = config.inipath
+    return ini if ini is not None and ini.name == "pyproject.toml" else config.rootpath / "pyproject.toml"
+
+
+def has_table(config: pytest.Config) -> bool:
+    """Tell whether there is a `[tool.benchflow]` table, without parsing the file."""
+    try:
+        return b"tool.benchflow" in pyproject(config).read_bytes()
+    except OSError:
+        return False
+
+
+def _given(config: pytest.Config, option: Option) -> object:
+    value = config.getoption(option.name)
+    return config.getini(option.name) if value is None and option.ini else value
 
 
 def markdown_table() -> str:

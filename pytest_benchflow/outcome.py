@@ -23,12 +23,12 @@ def judge(result: RolloutResult, *, must_fail: bool = False) -> Verdict:
     """Decide the outcome of an item; with `must_fail` (the nop agent in a self-test) passing is the failure."""
     if result.skipped is not None:
         return Verdict("skipped", result.skipped)
-    if result.error is not None:
+    if result.error is not None or result.reward is None:
         return Verdict("error", error_text(result))
     if result.passed and must_fail:
         return Verdict(
             "failed",
-            f"{result.agent} passed: the verifier gives {_reward(result)} to an agent that did nothing",
+            f"{result.agent} passed: the verifier gives {result.reward:.2f} to an agent that did nothing",
         )
     if result.passed or must_fail:
         return Verdict("passed")
@@ -37,7 +37,8 @@ def judge(result: RolloutResult, *, must_fail: bool = False) -> Verdict:
 
 def failure_text(result: RolloutResult) -> str:
     """Say how far the agent got, in one line: reward, checks, what failed, where to look."""
-    parts = [f"reward {_reward(result)} is below {result.threshold:.2f}"]
+    reward, threshold = _told_apart(result.reward or 0.0, result.threshold)
+    parts = [f"reward {reward} is below {threshold}"]
     if result.checks is not None:
         total = result.checks.passed + result.checks.failed
         parts.append(f"{result.checks.passed} of {total} checks passed")
@@ -49,13 +50,18 @@ def failure_text(result: RolloutResult) -> str:
 
 def error_text(result: RolloutResult) -> str:
     """Say what broke in the harness, and in which phase."""
-    assert result.error is not None
-    head = f"{result.error.category} error in {result.error.phase}: {result.error.message}"
-    return " · ".join([head, *_where(result)]) if "\n" not in head else "\n".join([head, *_where(result)])
+    error = result.error
+    head = "no reward and no error" if error is None else f"{error.category} error in {error.phase}: {error.message}"
+    return (" · " if "\n" not in head else "\n").join([head, *_where(result)])
 
 
-def _reward(result: RolloutResult) -> str:
-    return "none" if result.reward is None else f"{result.reward:.2f}"
+def _told_apart(reward: float, threshold: float) -> tuple[str, str]:
+    """Write both numbers with two decimals, or with as many more as it takes to see that they differ."""
+    for digits in range(2, 17):
+        shown = f"{reward:.{digits}f}", f"{threshold:.{digits}f}"
+        if shown[0] != shown[1]:
+            return shown
+    return repr(reward), repr(threshold)
 
 
 def _listed(names: list[str]) -> str:

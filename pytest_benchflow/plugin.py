@@ -13,10 +13,9 @@ import pytest
 from pytest_benchflow import hookspecs
 from pytest_benchflow.collection import collect_directory, collect_file
 from pytest_benchflow.controller import Controller
+from pytest_benchflow.current import existing_run, get_run
 from pytest_benchflow.fixtures import *  # noqa: F403 - pytest finds fixtures among the plugin's names
-from pytest_benchflow.options import add_options
-from pytest_benchflow.run import existing_run, get_run
-from pytest_benchflow.settings import is_asked_for
+from pytest_benchflow.options import add_options, is_asked_for
 
 MARKERS = (
     "bf(agent, model, scene, sandbox, difficulty, category): a rollout of a benchmark task; select by any argument",

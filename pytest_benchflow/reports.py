@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_benchflow.run import RESULT, existing_run
+from pytest_benchflow.current import RESULT, existing_run
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout import RolloutResult

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
+from pytest_benchflow.bridge import OnEngine
 from pytest_benchflow.errors import BenchflowError, CannotRunHere, UsageError
+from pytest_benchflow.matrix import Cell, cells
 from pytest_benchflow.settings import Settings, default_concurrency, read_settings
 
 if TYPE_CHECKING:
@@ -25,24 +27,7 @@ if TYPE_CHECKING:
     from pytest_benchflow.tasks import Task, TaskIndex
 
 T = TypeVar("T")
-_KEY = pytest.StashKey["Run"]()
 _JOB = pytest.StashKey[tuple[str, str]]()
-RESULT = pytest.StashKey["RolloutResult"]()
-
-
-def get_run(config: pytest.Config) -> Run:
-    """Return this process's run, made on first use; bad settings are pytest's own usage error."""
-    if _KEY not in config.stash:
-        try:
-            config.stash[_KEY] = Run(config)
-        except BenchflowError as error:
-            raise pytest.UsageError(str(error)) from None
-    return config.stash[_KEY]
-
-
-def existing_run(config: pytest.Config) -> Run | None:
-    """Return the run if anything has asked for one."""
-    return config.stash.get(_KEY, None)
 
 
 def job_of(config: pytest.Config) -> tuple[str, str]:
@@ -63,6 +48,7 @@ class Run:
         self.is_worker = hasattr(config, "workerinput")
         self.run_id, self.job_name = job_of(config)
         self._engine: Engine | None = None
+        self._cells: dict[int, list[Cell]] = {}
         self.futures: dict[str, Future[RolloutResult]] = {}
         for agent in self.settings.agents:
             self.agents.get(agent.name)
@@ -125,6 +111,12 @@ class Run:
         exact = self.settings.job_name is not None
         return claim_job_directory(self.settings.jobs_dir, self.job_name, self.run_id, exact=exact)
 
+    def cells(self, trials: int) -> list[Cell]:
+        """Return the cells of a task that asks for so many trials; they are the same for every such task."""
+        if trials not in self._cells:
+            self._cells[trials] = cells(self.settings.agents, trials, lambda name: self.agents.get(name).takes_model)
+        return self._cells[trials]
+
     def save_index(self) -> None:
         """Keep what the task files said for the next collection; one worker does it for all."""
         if "index" in self.__dict__ and getattr(self.config, "workerinput", {}).get("workerid", "gw0") == "gw0":
@@ -143,6 +135,10 @@ class Run:
             pytest.skip(str(reason))
         except BenchflowError as error:
             pytest.fail(f"{error.category} error: {error}", pytrace=False)
+
+    def reachable(self, target: T) -> T:
+        """Return a stand-in for an object of the engine's loop that a test on any loop can await."""
+        return OnEngine.wrap(target, self.engine)
 
     def task_of(self, node: pytest.Item) -> Task:
         """Return the task of a collected item, or the one that a test's `bf_task` marker names."""

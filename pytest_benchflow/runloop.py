@@ -14,10 +14,11 @@ import pytest
 
 from pytest_benchflow.ahead import may_run_ahead, overridden
 from pytest_benchflow.bridge import OnEngine
+from pytest_benchflow.current import RESULT
 from pytest_benchflow.errors import BenchflowError
 from pytest_benchflow.items import RolloutItem
 from pytest_benchflow.outcome import error_text
-from pytest_benchflow.run import RESULT, Run
+from pytest_benchflow.run import Run
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout import RolloutResult
@@ -103,5 +104,5 @@ def refuse_unjudgeable(result: RolloutResult) -> None:
     """Skip or error a rollout that gave no reward; the call phase is for rewards only."""
     if result.skipped is not None:
         pytest.skip(result.skipped)
-    if result.error is not None:
+    if result.error is not None or result.reward is None:
         pytest.fail(error_text(result), pytrace=False)

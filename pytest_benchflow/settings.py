@@ -15,7 +15,7 @@ import pytest
 
 from pytest_benchflow.errors import UsageError
 from pytest_benchflow.hints import did_you_mean
-from pytest_benchflow.options import OPTIONS, Option
+from pytest_benchflow.options import OPTIONS, has_table, pyproject
 
 T = TypeVar("T")
 _CONCURRENCY_LIMIT = 16
@@ -67,11 +67,6 @@ class Settings:
     strict: bool
     force_build: bool
     overrides: tuple[Override, ...] = ()
-
-
-def is_asked_for(config: pytest.Config) -> bool:
-    """Tell, at next to no cost, whether any option or setting of ours was given."""
-    return any(_given(config, option) is not None for option in OPTIONS) or _has_table(config)
 
 
 def read_settings(config: pytest.Config) -> Settings:
@@ -220,7 +215,8 @@ class _Reader:
         agents: dict[str, tuple[str | None, ...]] = {}
         for row in _rows(self._table, "agents", {"name", "models"}):
             name, models = row.get("name"), row.get("models", [])
-            if not isinstance(name, str) or not isinstance(models, list):
+            texts = isinstance(models, list) and all(isinstance(model, str) and model for model in models)
+            if not isinstance(name, str) or not texts:
                 raise UsageError("[[tool.benchflow.agents]] needs name = TEXT and models = [TEXT, …]")
             agents[name] = tuple(str(model) for model in models)
         return agents
@@ -250,11 +246,6 @@ class _Reader:
 def default_concurrency() -> int:
     """Return how many rollouts fit this machine when nobody says: they wait more than they compute."""
     return min(_CONCURRENCY_LIMIT, 4 * len(os.sched_getaffinity(0)))
-
-
-def _given(config: pytest.Config, option: Option) -> object:
-    value = config.getoption(option.name)
-    return config.getini(option.name) if value is None and option.ini else value
 
 
 def _or(value: T | None, default: T) -> T:
@@ -290,24 +281,12 @@ def _rows(table: Mapping[str, object], key: str, known: set[str]) -> list[dict[s
     return rows
 
 
-def _pyproject(config: pytest.Config) -> Path:
-    inipath = config.inipath
-    return inipath if inipath is not None and inipath.name == "pyproject.toml" else config.rootpath / "pyproject.toml"
-
-
-def _has_table(config: pytest.Config) -> bool:
-    try:
-        return b"tool.benchflow" in _pyproject(config).read_bytes()
-    except OSError:
-        return False
-
-
 def _read_table(config: pytest.Config) -> dict[str, object]:
-    if not _has_table(config):
+    if not has_table(config):
         return {}
     import tomli
 
-    path = _pyproject(config)
+    path = pyproject(config)
     try:
         table: object = tomli.loads(path.read_text("utf-8")).get("tool", {}).get("benchflow", {})
     except (ValueError, AttributeError) as error:

@@ -30,6 +30,8 @@ def claim_job_directory(jobs_dir: Path, name: str, run_id: str, *, exact: bool) 
 def _claim(directory: Path, run_id: str) -> bool:
     directory.mkdir(parents=True, exist_ok=True)
     marker = directory / MARKER
+    if not marker.exists() and any(MARKER not in path.name for path in directory.iterdir()):
+        return False  # somebody's own directory
     draft = directory / f".{MARKER}.{os.getpid()}"
     draft.write_text(json.dumps({"run": run_id, "created": time.time()}))
     try:

@@ -10,6 +10,8 @@ import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
+from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -81,11 +83,12 @@ class Engine:
     def _fill(self) -> None:
         while self._queue and len(self._running) < self.width and not self._closing:
             factory, future = self._queue.popleft()
-            if not future.set_running_or_notify_cancel():
+            if future.cancelled():
                 continue
             task = self._loop.create_task(self._serve(factory, future))
             self._running.add(task)
             task.add_done_callback(self._finished)
+            future.add_done_callback(partial(self._stop_if_cancelled, task))
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
@@ -95,11 +98,17 @@ class Engine:
         try:
             result = await factory()
         except BaseException as error:
-            future.set_exception(error)
+            if future.set_running_or_notify_cancel():
+                future.set_exception(error)
             if isinstance(error, asyncio.CancelledError):
                 raise
         else:
-            future.set_result(result)
+            if future.set_running_or_notify_cancel():
+                future.set_result(result)
+
+    def _stop_if_cancelled(self, task: asyncio.Task[None], future: Future[Any]) -> None:
+        if future.cancelled() and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(task.cancel)
 
     async def _shut_down(self) -> None:
         while self._queue:
@@ -108,6 +117,11 @@ class Engine:
             task.cancel()
         if self._running:
             await asyncio.wait(self._running, timeout=_CLOSE_GRACE_SEC)
-        for callback in reversed(self._at_close):
-            async with asyncio.timeout(_CLOSE_GRACE_SEC):
-                await callback()
+        async with AsyncExitStack() as stack:  # one that fails does not keep the others from running
+            for callback in self._at_close:
+                stack.push_async_callback(_bounded, callback)
+
+
+async def _bounded(callback: Callable[[], Awaitable[None]]) -> None:
+    async with asyncio.timeout(_CLOSE_GRACE_SEC):
+        await callback()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatch
 from pathlib import Path
@@ -43,7 +45,9 @@ async def keep_artifacts(sandbox: Sandbox, declared: Sequence[Artifact], into: P
         else:
             status = await _copy(sandbox, source, kind, into / destination, exclude)
             kept.append(Kept(source, destination, kind, status, exclude))
+    _prune_empty(into)
     if any(entry.status == "ok" for entry in kept) or len(declared) > 1:
+        into.mkdir(parents=True, exist_ok=True)
         write_json(into / "manifest.json", [asdict(entry) for entry in kept])
     return kept
 
@@ -88,10 +92,13 @@ async def _copy(
     except (OSError, BenchflowError):
         return "failed"
     _drop_excluded(target, exclude)
-    if any(target.iterdir()):
-        return "ok"
-    target.rmdir()
-    return "empty"
+    return "ok" if any(target.iterdir()) else "empty"
+
+
+def _prune_empty(directory: Path) -> None:
+    for root, _, _ in os.walk(directory, topdown=False):
+        with suppress(OSError):  # what holds something stays
+            os.rmdir(root)
 
 
 def _drop_excluded(directory: Path, patterns: Sequence[str]) -> None:

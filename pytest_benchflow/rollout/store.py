@@ -11,6 +11,9 @@ from typing import IO
 
 from pytest_benchflow.agents import Event, Json
 
+#: Agents may send half a character; escaped like this it is still valid JSON.
+_ESCAPE = "backslashreplace"
+
 
 def write_json(path: Path, data: object) -> None:
     """Replace a file by JSON atomically: a reader, or a kill at any moment, sees the old file or the new one."""
@@ -21,7 +24,7 @@ def write_text(path: Path, text: str) -> None:
     """Replace a file atomically."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8", errors=_ESCAPE)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -45,7 +48,7 @@ class Trajectory:
         """Stamp an event with its time and number and write it through."""
         if self._file is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self._path.open("a", encoding="utf-8")
+            self._file = self._path.open("a", encoding="utf-8", errors=_ESCAPE)
         self._seq += 1
         line = {"seq": self._seq, "ts": round(time.time(), 3), **where, **event}
         self._file.write(json.dumps(line, ensure_ascii=False) + "\n")

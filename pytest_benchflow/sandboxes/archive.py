@@ -141,9 +141,7 @@ class _Budget:
         if self._members > self._limits.members:
             raise SandboxError(f"the sandbox sent more than {self._limits.members} files")
         if self._bytes > self._limits.total_bytes:
-            raise SandboxError(
-                f"the sandbox sent more than {self._limits.total_bytes >> 20} MB, at {member.name!r}"
-            )
+            raise SandboxError(f"the sandbox sent more than {self._limits.total_bytes >> 20} MB, at {member.name!r}")
 
 
 class _BoundedInfo(tarfile.TarInfo):

@@ -95,13 +95,7 @@ class Artifact(Table):
         if value is None:
             return None
         path = PurePosixPath(value)
-        if (
-            not value
-            or path.is_absolute()
-            or ".." in path.parts
-            or "\\" in value
-            or re.match(r"[A-Za-z]:", value)
-        ):
+        if not value or path.is_absolute() or ".." in path.parts or "\\" in value or re.match(r"[A-Za-z]:", value):
             raise refuse(f"is {quoted(value)}", "give a path relative to artifacts/, without .. or backslash")
         if str(path) == "manifest.json":
             raise refuse('is "manifest.json"', "choose another name, this file is written by the runner")
@@ -165,7 +159,5 @@ class TaskConfig(Table):
             other = seen.setdefault(folded(step.name), step.name)
             if other is not step.name:
                 same = quoted(step.name) if other == step.name else f"{quoted(other)} and {quoted(step.name)}"
-                raise refuse(
-                    f"has two steps named {same}", "each step is a directory, give each its own name"
-                )
+                raise refuse(f"has two steps named {same}", "each step is a directory, give each its own name")
         return steps

@@ -11,9 +11,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PARTS = ("instruction.md", "environment", "tests", "verifier", "solution", "oracle", "steps", "prompts")
-IGNORED = frozenset(
-    {"__pycache__", ".git", ".DS_Store", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".venv"}
-)
+IGNORED = frozenset({"__pycache__", ".git", ".DS_Store", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".venv"})
 
 
 def digest_tree(task: Path, file: str) -> str:

@@ -92,8 +92,6 @@ class DocumentConfig(TaskConfig):
                     reason = f"has the unknown role {quoted(role)} in scene {quoted(scene.name)}"
                     raise refuse(reason, did_you_mean(role, known), "scenes")
                 if scene.roles and role not in scene.roles:
-                    reason = (
-                        f"has a turn of {quoted(role)} in scene {quoted(scene.name)}, which does not list it"
-                    )
+                    reason = f"has a turn of {quoted(role)} in scene {quoted(scene.name)}, which does not list it"
                     raise refuse(reason, "add it to the roles of the scene", "scenes")
         return self

@@ -43,9 +43,7 @@ def missing_variables(env: Mapping[str, str], source: Mapping[str, str]) -> tupl
     return tuple(dict.fromkeys(m[1] for m in matches if m and m[2] is None and m[1] not in source))
 
 
-def resolve_headers(
-    headers: Mapping[str, str], source: Mapping[str, str], where: str = "headers"
-) -> dict[str, str]:
+def resolve_headers(headers: Mapping[str, str], source: Mapping[str, str], where: str = "headers") -> dict[str, str]:
     """Replace references anywhere inside the values, as MCP headers allow."""
     found = (match for value in headers.values() for match in _INSIDE.finditer(value))
     _demand(tuple(dict.fromkeys(m[1] for m in found if m[2] is None and m[1] not in source)), where)

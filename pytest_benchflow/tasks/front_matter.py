@@ -66,9 +66,7 @@ def split(file: str, text: str) -> tuple[str, str]:
         raise TaskError([Problem(file, 1, None, "has no front matter", "start it with a line ---")])
     closing = _END.search(text, opening.end())
     if closing is None:
-        raise TaskError(
-            [Problem(file, 1, None, "has front matter that never ends", "end it with a line ---")]
-        )
+        raise TaskError([Problem(file, 1, None, "has front matter that never ends", "end it with a line ---")])
     return text[opening.end() : closing.start()], text[closing.end() :].lstrip("\r\n")
 
 
@@ -112,9 +110,7 @@ def _check_depth(header: str) -> None:
             raise RecursionError
 
 
-def _inspect(
-    file: str, node: yaml.Node, sizes: dict[int, int], problems: list[Problem], depth: int = 0
-) -> int:
+def _inspect(file: str, node: yaml.Node, sizes: dict[int, int], problems: list[Problem], depth: int = 0) -> int:
     """Report duplicate and unusable keys; return how many values the node holds with its aliases followed."""
     if depth > MAX_DEPTH:
         raise RecursionError
@@ -125,29 +121,21 @@ def _inspect(
         seen: set[str] = set()
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                problems.append(
-                    _problem(file, key.start_mark, "has a key that is no plain word", "write key: value")
-                )
+                problems.append(_problem(file, key.start_mark, "has a key that is no plain word", "write key: value"))
             elif key.value in seen:
-                problems.append(
-                    _problem(file, key.start_mark, "is given twice", "keep one of them", key.value)
-                )
+                problems.append(_problem(file, key.start_mark, "is given twice", "keep one of them", key.value))
             else:
                 seen.add(key.value)
             size += _inspect(file, value, sizes, problems, depth + 1)
     elif isinstance(node, yaml.SequenceNode):
         size += sum(_inspect(file, item, sizes, problems, depth + 1) for item in node.value)
     if size > MAX_VALUES:
-        raise TaskError(
-            [_problem(file, node.start_mark, "expands to too many values", "do not nest YAML aliases")]
-        )
+        raise TaskError([_problem(file, node.start_mark, "expands to too many values", "do not nest YAML aliases")])
     sizes[id(node)] = size
     return size
 
 
-def _problem(
-    file: str, mark: yaml.Mark | None, reason: str, fix: str | None = None, key: str | None = None
-) -> Problem:
+def _problem(file: str, mark: yaml.Mark | None, reason: str, fix: str | None = None, key: str | None = None) -> Problem:
     if key is None:
         reason = f"front matter {reason}"
     return Problem(file, None if mark is None else mark.line + 2, key, reason, fix)

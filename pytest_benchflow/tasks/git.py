@@ -60,9 +60,7 @@ class Git:
                 start_new_session=True,
             )
         except FileNotFoundError:
-            raise SourceError(
-                "git is not installed", advice="install git, or clone the tasks yourself"
-            ) from None
+            raise SourceError("git is not installed", advice="install git, or clone the tasks yourself") from None
         try:
             out, err = process.communicate(timeout=max(0.1, self._deadline - time.monotonic()))
         except BaseException as error:

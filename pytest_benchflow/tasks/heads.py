@@ -43,9 +43,7 @@ class TaskHead:
         """Return the head as JSON data."""
         values = [getattr(self, name) for name in _HEAD]
         values[_HEAD.index("run")] = [getattr(self.run, name) for name in _RUN]
-        values[_HEAD.index("warnings")] = [
-            [getattr(problem, name) for name in _PROBLEM] for problem in self.warnings
-        ]
+        values[_HEAD.index("warnings")] = [[getattr(problem, name) for name in _PROBLEM] for problem in self.warnings]
         return values
 
     @classmethod

@@ -53,9 +53,7 @@ class TaskIndex:
             index._stored = stored if isinstance(stored, dict) else {}
         return index
 
-    def head(
-        self, directory: str, names: Collection[str] | None = None, *, strict: bool = False
-    ) -> TaskHead | None:
+    def head(self, directory: str, names: Collection[str] | None = None, *, strict: bool = False) -> TaskHead | None:
         """Return the head of the task in a directory, None if it is no task; raise TaskError if it is broken.
 
         `names` are the entries of the directory, if the caller has listed it already.

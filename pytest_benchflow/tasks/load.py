@@ -15,7 +15,7 @@ from .front_matter import FrontMatterSource
 from .model import Document, Task, run_hints
 from .native import expand
 from .needs import unmet
-from .problems import Problem, TaskError, as_errors
+from .problems import Problem, TaskError, as_errors, in_order
 from .prompts import Prompts, read_prompts, without_canary
 from .stages import build_stages
 from .strategy import Strategy, read_strategy
@@ -61,9 +61,7 @@ def load_task(path: Path | str, *, strict: bool = False) -> Task:
         problems = as_errors(problems)
     if parsed.config is None or any(problem.severity == "error" for problem in problems):
         raise TaskError(dict.fromkeys(problems))
-    return _task(
-        Path(directory), Path(file), parsed.config, layout, prompts, strategy, instructions, problems
-    )
+    return _task(Path(directory), Path(file), parsed.config, layout, prompts, strategy, instructions, problems)
 
 
 def parse_file(file: str) -> Parsed:
@@ -87,9 +85,7 @@ def _locate(path: str) -> tuple[str, str]:
     if file is None:
         there = os.path.isdir(path)
         reason = "holds no task" if there else "is missing"
-        raise TaskError(
-            [Problem(path, None, None, reason, "a task has a task.toml, or a task.md with front matter")]
-        )
+        raise TaskError([Problem(path, None, None, reason, "a task has a task.toml, or a task.md with front matter")])
     return path, file
 
 
@@ -127,9 +123,7 @@ def _escapes(directory: str) -> list[Problem]:
         path = f"{directory}/{relative}"
         if os.path.commonpath([root, os.path.realpath(path)]) != root:
             fix = "copy the file into the task, a task has to be complete by itself"
-            found.append(
-                Problem(path, None, None, f"is a link to {os.readlink(path)}, outside the task", fix)
-            )
+            found.append(Problem(path, None, None, f"is a link to {os.readlink(path)}, outside the task", fix))
     return found
 
 
@@ -157,7 +151,7 @@ def _task(
         solution_target=layout.solution_target,
         run=run_hints(config.benchflow),
         document=Document(config, prompts) if isinstance(config, DocumentConfig) else None,
-        warnings=tuple(warnings),
+        warnings=in_order(warnings),
     )
 
 

@@ -157,6 +157,4 @@ def tags_of(config: TaskConfig) -> tuple[str, ...]:
 
 def run_hints(table: BenchflowConfig) -> RunHints:
     """Return what the task file asks of pytest."""
-    return RunHints(
-        table.threshold, table.trials, table.timeout_sec, table.quarantine, table.skip, table.xfail
-    )
+    return RunHints(table.threshold, table.trials, table.timeout_sec, table.quarantine, table.skip, table.xfail)

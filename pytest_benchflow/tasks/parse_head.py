@@ -6,7 +6,7 @@ from .heads import TaskHead
 from .load import missing_prompt, parse_file, task_name
 from .model import run_hints, tags_of, word
 from .needs import Need, unmet
-from .problems import TaskError
+from .problems import TaskError, in_order
 from .prompts import read_prompts
 from .shape import has_shape, has_siblings
 from .structure import layout_of, needs_of, solutions_of
@@ -47,6 +47,6 @@ def parse_head(directory: str, file: str) -> tuple[TaskHead, tuple[Need, ...], t
         run=run_hints(config.benchflow),
         n_steps=len(config.steps),
         has_solution=all(need.met(directory) for need in solutions),
-        warnings=tuple(problems),
+        warnings=in_order(problems),
     )
     return head, needs, solutions

@@ -37,11 +37,16 @@ class TaskError(BenchflowError):
     category = Category.TASK
 
     def __init__(self, problems: Iterable[Problem]) -> None:
-        self.problems = tuple(sorted(problems, key=lambda p: (p.file, p.line or 0)))
+        self.problems = in_order(problems)
         super().__init__("\n".join(map(str, self.problems)))
 
     def __reduce__(self) -> tuple[type[TaskError], tuple[tuple[Problem, ...]]]:
         return TaskError, (self.problems,)
+
+
+def in_order(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Sort problems the way one reads files."""
+    return tuple(sorted(problems, key=lambda problem: (problem.file, problem.line or 0)))
 
 
 def as_errors(problems: Iterable[Problem]) -> list[Problem]:

@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _CANARY = re.compile(r"[ \t]*(?:<!--.*-->|#.*)[ \t]*")
-_SECTION = re.compile(
-    r"##[ \t]+(prompt|user-persona|(?:role|scene):[ \t]*(\S.*?))[ \t]*#*[ \t]*", re.IGNORECASE
-)
+_SECTION = re.compile(r"##[ \t]+(prompt|user-persona|(?:role|scene):[ \t]*(\S.*?))[ \t]*#*[ \t]*", re.IGNORECASE)
 _CODE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _SIDECAR = re.compile(r"(?:(role|scene)\.(.+)|user-persona)\.md")
 

@@ -46,11 +46,7 @@ class SourceSpec:
         return self.ref is not None and _SHA.fullmatch(self.ref) is not None
 
     def __str__(self) -> str:
-        return (
-            redacted(self.repo)
-            + (f"@{self.ref}" if self.ref else "")
-            + (f":{self.path}" if self.path else "")
-        )
+        return redacted(self.repo) + (f"@{self.ref}" if self.ref else "") + (f":{self.path}" if self.path else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +99,7 @@ def fetch_source(source: SourceSpec | str, cache_dir: Path, *, timeout_sec: floa
             return _fetch(spec, home, git)
     except Timeout:
         advice = f"if none is running, remove {home / '.lock'}"
-        raise SourceError(
-            f"{spec}: another process holds the copy for {timeout_sec:g} s", advice=advice
-        ) from None
+        raise SourceError(f"{spec}: another process holds the copy for {timeout_sec:g} s", advice=advice) from None
 
 
 def _fetch(spec: SourceSpec, home: Path, git: Git) -> FetchedSource:
@@ -126,6 +120,8 @@ def _fetch(spec: SourceSpec, home: Path, git: Git) -> FetchedSource:
         try:
             _clone(spec, sha, home, copy, git)
         except GitFailed as error:
+            if "not our ref" in str(error):
+                raise _unknown_ref(spec) from None
             raise SourceError(f"{spec}: {error}") from None
     if note is None and not spec.is_pinned:
         memory.write_text(sha)
@@ -140,9 +136,13 @@ def _look_up(spec: SourceSpec, git: Git) -> str:
     peeled = f"refs/tags/{spec.ref}^{{}}"
     name = next((name for name in (wanted[0], peeled, *wanted[1:]) if name in found), None)
     if name is None:
-        advice = "give a branch, a tag or a full commit"
-        raise SourceError(f"{redacted(spec.repo)} has no {spec.ref or 'default branch'}", advice=advice)
+        raise _unknown_ref(spec)
     return found[name]
+
+
+def _unknown_ref(spec: SourceSpec) -> SourceError:
+    message = f"{redacted(spec.repo)} has no {spec.ref or 'default branch'}"
+    return SourceError(message, advice="give a branch, a tag or a full commit")
 
 
 def _clone(spec: SourceSpec, sha: str, home: Path, copy: Path, git: Git) -> None:
@@ -155,9 +155,7 @@ def _clone(spec: SourceSpec, sha: str, home: Path, copy: Path, git: Git) -> None
         git("fetch", "--quiet", "--depth=1", "--no-tags", "--filter=blob:none", "origin", sha, cwd=new)
         if spec.path:
             if not git("ls-tree", "-d", sha, "--", spec.path, cwd=new):
-                raise SourceError(
-                    f"{redacted(spec.repo)} has no directory {spec.path} at {spec.ref or sha[:12]}"
-                )
+                raise SourceError(f"{redacted(spec.repo)} has no directory {spec.path} at {spec.ref or sha[:12]}")
             git("sparse-checkout", "set", "--cone", spec.path, cwd=new)
         git("checkout", "--quiet", "--detach", sha, cwd=new)
         os.rename(new, copy)
@@ -177,9 +175,7 @@ def _in_place(spec: SourceSpec, git: Git) -> FetchedSource:
 
 
 def _slug(repo: str) -> str:
-    name = re.sub(
-        r"[^A-Za-z0-9.-]+", "-", "-".join(repo.rstrip("/").removesuffix(".git").split("/")[-2:])
-    ).strip("-.")
+    name = re.sub(r"[^A-Za-z0-9.-]+", "-", "-".join(repo.rstrip("/").removesuffix(".git").split("/")[-2:])).strip("-.")
     return f"{name}-{_digest(repo)}"
 
 

@@ -31,8 +31,7 @@ def modernise(data: Data, report: Report) -> Data:
     steps = new.get("steps")
     if isinstance(steps, list):
         new["steps"] = [
-            _step(step, ("steps", n), report) if isinstance(step, dict) else step
-            for n, step in enumerate(steps)
+            _step(step, ("steps", n), report) if isinstance(step, dict) else step for n, step in enumerate(steps)
         ]
     return new
 

@@ -25,8 +25,7 @@ def build_stages(
     """Return one stage per step, or the one stage of a task without steps; `instructions` match them."""
     steps: tuple[StepConfig | None, ...] = config.steps or (None,)
     return tuple(
-        _stage(root, config, layout, step, text, strategy)
-        for step, text in zip(steps, instructions, strict=True)
+        _stage(root, config, layout, step, text, strategy) for step, text in zip(steps, instructions, strict=True)
     )
 
 
@@ -98,17 +97,13 @@ def _verifier(
     )
 
 
-def _network(
-    own: AgentConfig | VerifierConfig, task: AgentConfig | VerifierConfig, base: EnvironmentConfig
-) -> Network:
+def _network(own: AgentConfig | VerifierConfig, task: AgentConfig | VerifierConfig, base: EnvironmentConfig) -> Network:
     """Return the step's policy, else the task's for the phase, else the environment's."""
     for policy in (own, task):
         mode: PhaseNetworkMode | None = policy.network_mode
         if mode is not None:
             return Network(mode, policy.allowed_hosts or ())
-    return Network(
-        base.network_mode, base.allowed_hosts or (), base.blocked_hosts or (), base.blocked_urls or ()
-    )
+    return Network(base.network_mode, base.allowed_hosts or (), base.blocked_hosts or (), base.blocked_urls or ())
 
 
 def _build_dir(tests_dirs: tuple[Path, ...]) -> Path | None:

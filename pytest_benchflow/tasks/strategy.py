@@ -72,9 +72,7 @@ def _mapping(source: FrontMatterSource, path: Path) -> dict[str, object]:
     for part in path:
         value = value.get(part) if isinstance(value, dict) else None
     if not isinstance(value, dict) or not value:
-        raise _problem(
-            source, path, "is missing" if value is None else f"is {quoted(value)}", "give a mapping"
-        )
+        raise _problem(source, path, "is missing" if value is None else f"is {quoted(value)}", "give a mapping")
     return {str(key): item for key, item in value.items()}
 
 

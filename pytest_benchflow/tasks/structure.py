@@ -72,9 +72,7 @@ def solutions_of(config: TaskConfig, layout: Layout) -> tuple[Need, ...]:
     """List what the oracle agent needs; a step's own solution wins over the task's."""
     solve = script(config, "solve")
     root = f"{layout.solution}/{solve}"
-    return tuple(
-        Need("solution", (f"{prefix}{root}", root) if prefix else (root,)) for prefix in step_prefixes(config)
-    )
+    return tuple(Need("solution", (f"{prefix}{root}", root) if prefix else (root,)) for prefix in step_prefixes(config))
 
 
 def _tests_need(config: TaskConfig, layout: Layout, step: StepConfig | None) -> Need | None:

@@ -31,9 +31,7 @@ def read_text(path: str) -> str:
 def decode(path: str, raw: bytes) -> str:
     """Return bytes of a task file as text, a byte order mark removed."""
     if len(raw) > MAX_BYTES:
-        raise _unreadable(
-            path, "is larger than 1 MB", "keep data in environment/, this file is for settings and text"
-        )
+        raise _unreadable(path, "is larger than 1 MB", "keep data in environment/, this file is for settings and text")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

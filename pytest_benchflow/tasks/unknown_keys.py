@@ -91,6 +91,4 @@ def _model_at(path: Path, root: Model) -> Model:
 def _tables(root: Model) -> tuple[tuple[str, frozenset[str]], ...]:
     """List the tables people confuse, each with its keys."""
     names = ("agent", "verifier", "environment", "solution", "task")
-    return tuple(
-        (name, frozenset(_fields(inner.model))) for name in names if (inner := _fields(root).get(name))
-    )
+    return tuple((name, frozenset(_fields(inner.model))) for name in names if (inner := _fields(root).get(name)))

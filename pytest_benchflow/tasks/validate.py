@@ -32,9 +32,7 @@ def validate(
 
     def report(path: Path, reason: str, fix: str | None, severity: Severity = "error") -> None:
         written = as_written(source.data, path)
-        problems.append(
-            Problem(source.file, source.line(written), source.key(written), reason, fix, severity)
-        )
+        problems.append(Problem(source.file, source.line(written), source.key(written), reason, fix, severity))
 
     modern = modernise(dict(source.data if data is None else data), report)
     for path in unknown_keys(modern, model):
@@ -70,13 +68,13 @@ def explain(path: Path, detail: ErrorDetails) -> tuple[str, str | None]:
     """Say what is wrong with a value and what to write instead."""
     kind, context = detail["type"], detail.get("ctx", {})
     key = next((part for part in reversed(path) if isinstance(part, str)), "")
+    verb = "has" if path and isinstance(path[-1], int) else "is"
     if kind == "rule":
-        return str(context["reason"]), str(context["fix"])
+        reason = str(context["reason"])
+        return f"{verb} {reason[3:]}" if reason.startswith("is ") else reason, str(context["fix"])
     if kind == "missing":
         return "is missing", "add it"
-    reason = f"is {quoted(detail['input'])}"
-    if isinstance(path[-1] if path else None, int):
-        reason = f"has {quoted(detail['input'])}"
+    reason = f"{verb} {quoted(detail['input'])}"
     if kind in {"literal_error", "enum"}:
         return reason, did_you_mean(str(detail["input"]), re.findall(r"'([^']*)'", str(context["expected"])))
     return reason, _wanted(kind, key, detail["input"], context)

@@ -10,7 +10,7 @@ import pytest
 Build = Callable[..., Path]
 
 
-def write(root: Path, files: dict[str, str | bytes | None]) -> Path:
+def write_files(root: Path, files: dict[str, str | bytes | None]) -> Path:
     """Write files below `root`; None removes one, a trailing slash makes a directory."""
     for name, content in files.items():
         path = root / name
@@ -19,7 +19,7 @@ def write(root: Path, files: dict[str, str | bytes | None]) -> Path:
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
         if content is None:
-            path.unlink()
+            path.unlink(missing_ok=True)
         elif isinstance(content, bytes):
             path.write_bytes(content)
         else:
@@ -28,13 +28,19 @@ def write(root: Path, files: dict[str, str | bytes | None]) -> Path:
 
 
 @pytest.fixture
+def write() -> Build:
+    """Give tests the function that writes files below a directory."""
+    return write_files
+
+
+@pytest.fixture
 def make_task(tmp_path: Path) -> Build:
     """Build a sound Harbor task around the given task.toml."""
 
     def make(toml: str | bytes = "", files: dict[str, str | bytes | None] | None = None, name: str = "hello") -> Path:
         root = tmp_path / name
-        write(root, {"environment/": "", "instruction.md": "Do it.\n", "tests/test.sh": "#!/bin/bash\n"})
-        return write(root, {"task.toml": toml, **(files or {})})
+        write_files(root, {"environment/": "", "instruction.md": "Do it.\n", "tests/test.sh": "#!/bin/bash\n"})
+        return write_files(root, {"task.toml": toml, **(files or {})})
 
     return make
 
@@ -47,7 +53,7 @@ def make_native(tmp_path: Path) -> Build:
         front: str = "", body: str = "Do it.\n", files: dict[str, str | bytes | None] | None = None, name: str = "hello"
     ) -> Path:
         root = tmp_path / name
-        write(root, {"environment/": "", "verifier/test.sh": "#!/bin/bash\n"})
-        return write(root, {"task.md": f"---\n{front}---\n{body}", **(files or {})})
+        write_files(root, {"environment/": "", "verifier/test.sh": "#!/bin/bash\n"})
+        return write_files(root, {"task.md": f"---\n{front}---\n{body}", **(files or {})})
 
     return make

@@ -39,14 +39,15 @@ class LocalBackend:
 
     def create(self, spec: SandboxSpec) -> LocalSandbox:
         """Return a sandbox that is not started yet; refuse what only an image could give."""
-        if spec.docker_image is not None and spec.environment_dir is None:
+        directory = spec.environment_dir
+        if spec.docker_image is not None and not (directory and (directory / "Dockerfile").is_file()):
             raise UnsupportedError(
                 f"{spec.name}: docker_image = {spec.docker_image!r} needs an image",
                 advice="use --bf-sandbox docker",
             )
-        if spec.environment_dir is not None:
+        if directory is not None:
             for name in ("docker-compose.yaml", "docker-compose.yml"):
-                if (spec.environment_dir / name).exists():
+                if (directory / name).exists():
                     raise UnsupportedError(
                         f"{spec.name}: {name} needs several containers", advice="use --bf-sandbox docker"
                     )
@@ -64,4 +65,5 @@ class LocalBackend:
     async def aclose(self) -> None:
         """End every sandbox and the zygote; idempotent."""
         await asyncio.gather(*(sandbox.stop() for sandbox in list(self._sandboxes)), return_exceptions=True)
+        await self._launcher.stop_all()
         await asyncio.to_thread(self._launcher.close)

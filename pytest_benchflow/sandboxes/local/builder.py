@@ -19,6 +19,7 @@ from .image import Image, Plan, Run, Step
 from .launcher import Launcher
 from .layers import LayerStore, layer_name
 from .machine import Machine, MachineConfig
+from .mirror import ensure_mirror
 from .plan import make_plan
 from .steps import copy_files, run_command, sources_of
 
@@ -32,9 +33,9 @@ class Built:
     """A finished environment."""
 
     image: Image
-    layers: tuple[str, ...] = ()
+    layers: tuple[str, ...]
     """Topmost first."""
-    layers_dir: Path | None = None
+    layers_dir: Path
     notes: tuple[str, ...] = ()
 
 
@@ -49,27 +50,32 @@ class Builder:
 
     async def build(self, spec: SandboxSpec) -> Built:
         """Return the environment of `spec`, building what is not cached within its time."""
+        base = await self._base()
         dockerfile = spec.environment_dir / "Dockerfile" if spec.environment_dir else None
         if dockerfile is None or not dockerfile.is_file():
-            return Built(Image())
+            return Built(Image(), base, self._store.path)
         name = f"{dockerfile.parent.name}/{dockerfile.name}"
         plan = make_plan(parse(dockerfile.read_text(errors="replace"), name))
-        if not plan.steps:
-            return Built(plan.image, notes=plan.notes)
         if len(plan.steps) > MAX_LAYERS:
-            raise BuildError(
-                f"{name}: {len(plan.steps)} RUN, COPY and ADD; at most {MAX_LAYERS} fit, join some"
-            )
+            raise BuildError(f"{name}: {len(plan.steps)} RUN, COPY and ADD; at most {MAX_LAYERS} fit, join some")
         job = _Job(self._host, self._launcher, self._store, plan, dockerfile.parent, name, spec)
         try:
             async with asyncio.timeout(spec.build_timeout_sec):
-                layers = await job.run(self._rebuilt)
+                layers = await job.run(base, self._rebuilt)
         except TimeoutError:
             raise BuildError(
                 f"{job.where}: the build took longer than {spec.build_timeout_sec:g} s",
                 advice="raise build_timeout_sec",
             ) from None
         return Built(plan.image, layers, self._store.path, plan.notes)
+
+    async def _base(self) -> tuple[str, ...]:
+        """Return the layers that every environment of this caller stands on."""
+        if self._host.privileged:
+            return ()
+        name = layer_name(_hash("mirror", _FORMAT, *self._host.identity()))
+        await ensure_mirror(self._store, name)
+        return (name,)
 
 
 class _Job:
@@ -94,9 +100,8 @@ class _Job:
         self._spec = spec
         self.where = name
 
-    async def run(self, rebuilt: set[str]) -> tuple[str, ...]:
-        """Make every layer that is missing; with `force_build` each one once per process."""
-        layers: tuple[str, ...] = ()
+    async def run(self, layers: tuple[str, ...], rebuilt: set[str]) -> tuple[str, ...]:
+        """Put every step's layer on `layers`, making those that are missing; `force_build` makes each once more."""
         key = _hash("base", _FORMAT, *self._host.identity())
         for step in self._plan.steps:
             self.where = f"{self._name}:{step.line}"

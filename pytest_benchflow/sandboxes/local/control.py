@@ -8,7 +8,7 @@ import itertools
 import os
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from pytest_benchflow.errors import SandboxError
@@ -26,10 +26,11 @@ KILL_TIMEOUT_SEC = 15.0
 class Control:
     """Speaks with the init process of one sandbox; bound to the event loop it is made in."""
 
-    def __init__(self, sock: socket.socket, name: str) -> None:
+    def __init__(self, sock: socket.socket, name: str, gone: Callable[[Control], None]) -> None:
         self._loop = asyncio.get_running_loop()
         self._sock = sock
         self.name = name
+        self._on_gone = gone
         self._numbers = itertools.count(1)
         self._exits: dict[int, asyncio.Future[int]] = {}
         self._spawned: asyncio.Future[None] = self._loop.create_future()
@@ -45,9 +46,7 @@ class Control:
             async with asyncio.timeout(START_TIMEOUT_SEC):
                 await asyncio.shield(self._ready)
         except TimeoutError:
-            raise SandboxError(
-                f"sandbox {self.name} did not start within {START_TIMEOUT_SEC:.0f} s"
-            ) from None
+            raise SandboxError(f"sandbox {self.name} did not start within {START_TIMEOUT_SEC:.0f} s") from None
 
     async def request(self, message: wire.Message, fds: Sequence[int]) -> tuple[int, asyncio.Future[int]]:
         """Ask init for something; return the request's number and the future of its exit status."""
@@ -140,10 +139,12 @@ class Control:
             os.close(self._pidfd)
             self._pidfd = None
         error = SandboxError(f"sandbox {self.name} {how}")
-        for future in (self._ready, *self._exits.values()):
-            _settle(future, error)
+        _settle(self._ready, error)
+        for exit_status in self._exits.values():
+            _settle(exit_status, error)
         self._exits.clear()
         _settle(self._gone, None)
+        self._on_gone(self)
 
 
 def _settle(future: asyncio.Future[T], outcome: T | Exception) -> None:

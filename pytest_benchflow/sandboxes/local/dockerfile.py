@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from pytest_benchflow.errors import BuildError, UnsupportedError
 from pytest_benchflow.hints import did_you_mean
 
-KEYWORDS = frozenset(
-    "ADD ARG CMD COPY ENTRYPOINT ENV EXPOSE FROM HEALTHCHECK LABEL MAINTAINER ONBUILD RUN SHELL STOPSIGNAL USER"
-    " VOLUME WORKDIR".split()
-)
+#: Instructions that change nothing for commands run later.
+INERT = frozenset({"CMD", "ENTRYPOINT", "EXPOSE", "HEALTHCHECK", "LABEL", "MAINTAINER", "STOPSIGNAL", "VOLUME"})
+KEYWORDS = INERT | {"ADD", "ARG", "COPY", "ENV", "FROM", "ONBUILD", "RUN", "SHELL", "USER", "WORKDIR"}
 USE_DOCKER = "use --bf-sandbox docker"
 _DIRECTIVE = re.compile(r"#\s*([A-Za-z]+)\s*=\s*(\S+)\s*$")
 _HEREDOC = re.compile(r"(?:^|\s)\d*<<-?[\"']?[A-Za-z_]\w*[\"']?(?=\s|$|[;&|)>])")
@@ -106,9 +105,7 @@ def _instruction(file: Dockerfile, line: int, joined: str) -> Instruction:
     if not rest:
         raise file.error(line, f"{keyword} has no arguments")
     if keyword in ("ADD", "COPY", "RUN") and (match := _HEREDOC.search(rest)):
-        raise file.unsupported(
-            line, f"{keyword} with a here-document ({match[0].strip()}) is not supported here"
-        )
+        raise file.unsupported(line, f"{keyword} with a here-document ({match[0].strip()}) is not supported here")
     return Instruction(line, keyword, rest, flags, _json_words(rest))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import subprocess
@@ -22,6 +23,7 @@ class Launcher:
     """Owns one zygote; starts it on first use and again if it died."""
 
     def __init__(self) -> None:
+        self._controls: set[Control] = set()
         self._socket: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -34,7 +36,13 @@ class Launcher:
             except OSError:
                 self.close()
                 wire.send(self._connection(), config, (theirs.fileno(),))
-        return Control(ours, name)
+        control = Control(ours, name, self._controls.discard)
+        self._controls.add(control)
+        return control
+
+    async def stop_all(self) -> None:
+        """End every sandbox that still runs or is being started."""
+        await asyncio.gather(*(control.stop() for control in list(self._controls)), return_exceptions=True)
 
     def close(self) -> None:
         """End the zygote; sandboxes it forked are not its concern."""

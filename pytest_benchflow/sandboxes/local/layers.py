@@ -6,8 +6,6 @@ import asyncio
 import contextlib
 import itertools
 import os
-import shutil
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -121,11 +119,12 @@ def _start_time(pid: int) -> str:
 
 def _remove(path: Path) -> None:
     """Remove a tree, also where its directories deny it."""
-    for attempt in range(3):
-        if not path.exists():
-            return
-        for directory, _, _ in os.walk(path):
-            with contextlib.suppress(OSError):
-                os.chmod(directory, 0o700)
-        shutil.rmtree(path, ignore_errors=attempt < 2)
-        time.sleep(0.01 * attempt)
+    with contextlib.suppress(FileNotFoundError):
+        path.chmod(0o700)
+        with os.scandir(path) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    _remove(Path(entry.path))
+                else:
+                    os.unlink(entry.path)
+        path.rmdir()

@@ -129,9 +129,7 @@ class Machine:
             reason.close()
         return process
 
-    async def run(
-        self, command: Command, *, stdin: bytes = b"", timeout_sec: float | None = None
-    ) -> ExecResult:
+    async def run(self, command: Command, *, stdin: bytes = b"", timeout_sec: float | None = None) -> ExecResult:
         """Run a program to its end; on timeout or cancellation its whole process tree is killed."""
         with Handover() as ends:
             ends.content(stdin)
@@ -174,9 +172,7 @@ class Machine:
 
     def _not_started(self, command: Command, reason: bytes) -> SandboxError:
         text = reason.decode(errors="replace")
-        return SandboxError(
-            f"sandbox {self._name}: {command.argv[0]} cannot be started: {text}", retryable=False
-        )
+        return SandboxError(f"sandbox {self._name}: {command.argv[0]} cannot be started: {text}", retryable=False)
 
 
 def _short(command: Command) -> str:

@@ -9,7 +9,6 @@ from .dockerfile import Dockerfile, Instruction
 from .image import Copy, Image, Plan, Run, Step
 from .substitution import SubstitutionError, expand, split_words
 
-_IGNORED = frozenset("CMD ENTRYPOINT EXPOSE HEALTHCHECK LABEL MAINTAINER STOPSIGNAL VOLUME".split())
 _COPY_FLAGS = frozenset({"chown", "chmod", "link"})
 
 
@@ -54,9 +53,7 @@ class _Planner:
                 self._image = replace(self._image, user=self._expand(item.text))
             case "SHELL":
                 if item.words is None:
-                    raise self._file.error(
-                        item.line, 'SHELL takes a list, for example SHELL ["/bin/bash", "-c"]'
-                    )
+                    raise self._file.error(item.line, 'SHELL takes a list, for example SHELL ["/bin/bash", "-c"]')
                 self._image = replace(self._image, shell=item.words)
             case "RUN":
                 self._run(item)
@@ -116,9 +113,7 @@ class _Planner:
         if len(words) < 2:
             raise self._file.error(item.line, f"{item.keyword} {item.text} needs a source and a target")
         if url := next((word for word in words[:-1] if "://" in word or word.startswith("git@")), None):
-            raise self._file.unsupported(
-                item.line, f"{item.keyword} {url}: downloading is not supported here"
-            )
+            raise self._file.unsupported(item.line, f"{item.keyword} {url}: downloading is not supported here")
         self._steps.append(
             Copy(
                 item.line,
@@ -143,7 +138,7 @@ class _Planner:
 
     def _target(self, path: str) -> str:
         full = self._absolute(path)
-        is_directory = path.endswith("/") or path in (".", "..") or path.endswith(("/.", "/.."))
+        is_directory = path in (".", "..") or path.endswith(("/", "/.", "/.."))
         return f"{full.rstrip('/')}/" if is_directory else full
 
     def _absolute(self, path: str) -> str:

@@ -69,9 +69,7 @@ class LocalSandbox:
         self._image = built.image
         self._notes = list(built.notes)
         if self._image.user not in (None, "root", "0") and not self._host.privileged:
-            self._notes.append(
-                f"USER {self._image.user} is root here: an ordinary user cannot make other users"
-            )
+            self._notes.append(f"USER {self._image.user} is root here: an ordinary user cannot make other users")
         self._machine = await Machine.start(
             self._launcher,
             MachineConfig(
@@ -88,7 +86,7 @@ class LocalSandbox:
         )
 
     async def stop(self, *, delete: bool = True) -> None:
-        """End every process and remove the sandbox; it lives only as long as its runner, so `delete` changes nothing."""
+        """End every process and remove the sandbox; `delete=False` does the same, it cannot outlive its runner."""
         machine, self._machine = self._machine, None
         if machine is not None:
             await machine.stop()
@@ -132,9 +130,7 @@ class LocalSandbox:
 
     async def download_file(self, source: str, target: Path) -> None:
         """Copy a file out of the sandbox."""
-        await self._running().pull(
-            lambda stream: archive.unpack_file(stream, target), source, directory=False
-        )
+        await self._running().pull(lambda stream: archive.unpack_file(stream, target), source, directory=False)
 
     async def download_dir(self, source: str, target: Path) -> None:
         """Copy the content of a directory out, safely."""

@@ -23,14 +23,20 @@ def aligns(source, want):
 
 @check
 def columns_get_one_width():
-    aligns("|a|bbbb|\n|-|-|\n|cc|d|\n||eeeee|\n", "| a   | bbbb  |\n| --- | ----- |\n| cc  | d     |\n|     | eeeee |\n")
+    aligns(
+        "|a|bbbb|\n|-|-|\n|cc|d|\n||eeeee|\n", "| a   | bbbb  |\n| --- | ----- |\n| cc  | d     |\n|     | eeeee |\n"
+    )
 
 
 @check
 def alignment_is_kept():
-    source = "|left|mid|right|\n|:-|:-:|-:|\n|a|b|c|\n|aaaaaa|bbbb|cccccc|\n"
-    want = "| left   | mid  |  right |\n| :----- | :--: | -----: |\n| a      |  b   |      c |\n| aaaaaa | bbbb | cccccc |\n"
-    aligns(source, want)
+    want = [
+        "| left   | mid  |  right |",
+        "| :----- | :--: | -----: |",
+        "| a      |  b   |      c |",
+        "| aaaaaa | bbbb | cccccc |",
+    ]
+    aligns("|left|mid|right|\n|:-|:-:|-:|\n|a|b|c|\n|aaaaaa|bbbb|cccccc|\n", "\n".join(want) + "\n")
 
 
 @check

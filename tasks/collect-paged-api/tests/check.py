@@ -83,7 +83,9 @@ def paged(records, size):
 
 @check
 def report_of_the_running_service():
-    equal(json.loads(Path("/app/report.json").read_text(encoding="utf-8")), expected(make_stock(2024, 60)), "report.json")
+    equal(
+        json.loads(Path("/app/report.json").read_text(encoding="utf-8")), expected(make_stock(2024, 60)), "report.json"
+    )
 
 
 @check
@@ -110,7 +112,11 @@ def empty_stock():
 def latest_revision_decides():
     base = {"sku": "X-1", "warehouse": "Porto", "units": 3, "minimum": 4, "deleted": False}
     gone = base | {"sku": "X-2", "revision": 10, "deleted": True}
-    pages = [[base | {"revision": 9, "units": 8}, gone], [base | {"revision": 10}], [base | {"revision": 2}, gone | {"revision": 9, "deleted": False}]]
+    pages = [
+        [base | {"revision": 9, "units": 8}, gone],
+        [base | {"revision": 10}],
+        [base | {"revision": 2}, gone | {"revision": 9, "deleted": False}],
+    ]
     with service(pages) as (url, _):
         equal(report(url), {"items": 1, "units": 3, "warehouses": {"Porto": 3}, "low": ["X-1"]}, "report")
 

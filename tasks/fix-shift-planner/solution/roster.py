@@ -42,11 +42,7 @@ def on_duty(shifts: list[Shift], minute: int) -> list[str]:
     Shifts repeat every day, so a night shift counts before and after midnight.
     """
     return sorted(
-        {
-            shift.name
-            for shift in shifts
-            if shift.start <= minute < shift.end or shift.start <= minute + DAY < shift.end
-        }
+        {shift.name for shift in shifts if shift.start <= minute < shift.end or shift.start <= minute + DAY < shift.end}
     )
 
 

@@ -79,7 +79,15 @@ def precedence_and_grouping():
 @check
 def types_are_kept_apart():
     expect(
-        yes=["1 == 1.0", '"1" != 1', "true != 1", "null != false", "[1, [2.0]] == [1.0, [2]]", "[] == []", "[1] != [1, 2]"],
+        yes=[
+            "1 == 1.0",
+            '"1" != 1',
+            "true != 1",
+            "null != false",
+            "[1, [2.0]] == [1.0, [2]]",
+            "[] == []",
+            "[1] != [1, 2]",
+        ],
         no=["true == 1", '1 == "1"', "[true] == [1]", "null == 0", "[] == null", "user == 1", "[0] == [false]"],
     )
 
@@ -96,8 +104,24 @@ def ordering_takes_numbers_or_strings():
 @check
 def membership():
     expect(
-        yes=['plan in ["pro", "team"]', '"b" in tags', "4 not in tags", '"ro" in plan', '"" in ""', "1 in [1.0]", "[1] in [[1]]"],
-        no=["1 in [true]", '"x" in plan', "1 in []", '"3" in tags', "true in [1]", "not plan in [plan]", "3 not in tags"],
+        yes=[
+            'plan in ["pro", "team"]',
+            '"b" in tags',
+            "4 not in tags",
+            '"ro" in plan',
+            '"" in ""',
+            "1 in [1.0]",
+            "[1] in [[1]]",
+        ],
+        no=[
+            "1 in [true]",
+            '"x" in plan',
+            "1 in []",
+            '"3" in tags',
+            "true in [1]",
+            "not plan in [plan]",
+            "3 not in tags",
+        ],
         wrong=["1 in plan", '"a" in user', "1 in null", "null in plan", "1 in 1"],
     )
 
@@ -105,7 +129,19 @@ def membership():
 @check
 def conditions_must_be_boolean():
     expect(
-        wrong=["1", "plan", "null", "1 and true", "true and 1", "not 0", "not null", '"" or true', "false or null", "[]", "gone or true"],
+        wrong=[
+            "1",
+            "plan",
+            "null",
+            "1 and true",
+            "true and 1",
+            "not 0",
+            "not null",
+            '"" or true',
+            "false or null",
+            "[]",
+            "gone or true",
+        ],
         yes=["true or 1 / 0 == 1", "true or 1", "not (false and gone)"],
         no=["false and 1 / 0 == 1", "false and plan"],
     )
@@ -115,7 +151,18 @@ def conditions_must_be_boolean():
 def arithmetic_takes_numbers():
     expect(
         yes=['"a" + "b" == "ab"', "1 / 4 == 0.25", "0.5 + 0.5 == 1", "2 * ratio == 5"],
-        wrong=['1 + "a" == "1a"', "true + 1 == 2", '"a" * 2 == "aa"', '-"a" == "a"', "1 / 0 == 1", "-true == -1", "[1] + [2] == [1, 2]", "null + 1 == 1", "1 / (1 - 1.0) == 0", '"a" - "a" == ""'],
+        wrong=[
+            '1 + "a" == "1a"',
+            "true + 1 == 2",
+            '"a" * 2 == "aa"',
+            '-"a" == "a"',
+            "1 / 0 == 1",
+            "-true == -1",
+            "[1] + [2] == [1, 2]",
+            "null + 1 == 1",
+            "1 / (1 - 1.0) == 0",
+            '"a" - "a" == ""',
+        ],
     )
 
 
@@ -130,7 +177,13 @@ def strings_and_their_escapes():
 @check
 def comments_and_layout():
     expect(
-        yes=["true # yes", "# first\n\n  beta\n  and\t\n age > 40 # last", "\r\n true\r\n", '"a#b" == "a#" + "b"', "(true)#"],
+        yes=[
+            "true # yes",
+            "# first\n\n  beta\n  and\t\n age > 40 # last",
+            "\r\n true\r\n",
+            '"a#b" == "a#" + "b"',
+            "(true)#",
+        ],
         wrong=["# only a comment", "", "   "],
     )
 
@@ -139,11 +192,12 @@ def comments_and_layout():
 def syntax_errors_are_found():
     expect(
         wrong=[
-            "true true", "1 < 2 < 3", "1 == 1 == true", "(true", "true)", "[1, ] == [1]", "[1 2] == [1]", "and true", "true and",
-            "not", "1 = 1", "true && false", "a..b == 1", ".a == 1", "a. == 1", "1. == 1", ".5 == 0.5", "1e3 == 1000", "a[0] == 1",
-            "f(1) == 1", "true or (", "x not == 1", "1 not 2", "user.9 == 1", "12a == 12", "é == 1", "true if beta else false",
-            "1 // 1 == 1", "2 ** 2 == 4", "7 % 2 == 1", "a := 1", "beta is true", "True", "+1 == 1", "a.true..b == 1", "1 == not true",
-            "false and (1 +", "0x10 == 16", "1_000 == 1000", "true,", "\\", "true;", "3 in not tags", "!beta", "in == 1",
+            "true true", "1 < 2 < 3", "1 == 1 == true", "(true", "true)", "[1, ] == [1]", "[1 2] == [1]", "and true",
+            "true and", "not", "1 = 1", "true && false", "a..b == 1", ".a == 1", "a. == 1", "1. == 1", ".5 == 0.5",
+            "1e3 == 1000", "a[0] == 1", "f(1) == 1", "true or (", "x not == 1", "1 not 2", "user.9 == 1", "12a == 12",
+            "é == 1", "true if beta else false", "1 // 1 == 1", "2 ** 2 == 4", "7 % 2 == 1", "a := 1", "beta is true",
+            "True", "+1 == 1", "a.true..b == 1", "1 == not true", "false and (1 +", "0x10 == 16", "1_000 == 1000",
+            "true,", "\\", "true;", "3 in not tags", "!beta", "in == 1",
         ]
     )  # fmt: skip
 
@@ -151,8 +205,20 @@ def syntax_errors_are_found():
 @check
 def python_cannot_be_reached():
     expect(
-        wrong=['__import__("os") == 1', "plan.__class__() == 1", "[x for x in tags] == []", "lambda: true", 'f"{plan}" == "pro"'],
-        yes=["plan.__class__ == null", "__builtins__ == null", "user.__dict__ == null", "print == null", "None == null"],
+        wrong=[
+            '__import__("os") == 1',
+            "plan.__class__() == 1",
+            "[x for x in tags] == []",
+            "lambda: true",
+            'f"{plan}" == "pro"',
+        ],
+        yes=[
+            "plan.__class__ == null",
+            "__builtins__ == null",
+            "user.__dict__ == null",
+            "print == null",
+            "None == null",
+        ],
     )
 
 
@@ -182,7 +248,9 @@ def command_line_follows_the_rules():
             done = run("python3", "/app/flagrule.py", str(path), stdin=json.dumps(CONTEXT))
             equal((done.returncode, done.stdout), (1, ""), f"status and output for {rule!r}")
             lines = done.stderr.splitlines()
-            assert len(lines) == 1 and lines[0].startswith("error:"), f"standard error for {rule!r}: {done.stderr!r:.200}"
+            assert len(lines) == 1 and lines[0].startswith("error:"), (
+                f"standard error for {rule!r}: {done.stderr!r:.200}"
+            )
 
 
 finish()

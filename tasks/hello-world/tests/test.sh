@@ -2,7 +2,7 @@
 # The smallest verifier there is: compare one file, write the reward and a CTRF report.
 file=/app/hello.txt
 logs=/logs/verifier
-tests= passed=0 failed=0
+tests='' passed=0 failed=0
 
 # record NAME STATUS: print one check and add it to the report.
 record() {

@@ -78,8 +78,24 @@ def relative():
 @check
 def refused():
     lines = ["", "soon", "30.2.2024", "2023-02-29", "2023-366", "2024-000", "2021-W53-1", "2024-W10-8", "2024-W00-1"]
-    lines += ["Sun, 9 Mar 2024", "32 March 2024", "9 Marchember 2024", "2st March 2024", "11st of May 2024", "2024-13-01"]
-    lines += ["next day", "in two weeks", "9.3.202", "2024-3", "2024-03-09 12:00", "last someday", "3 days", "March 2024"]
+    lines += [
+        "Sun, 9 Mar 2024",
+        "32 March 2024",
+        "9 Marchember 2024",
+        "2st March 2024",
+        "11st of May 2024",
+        "2024-13-01",
+    ]
+    lines += [
+        "next day",
+        "in two weeks",
+        "9.3.202",
+        "2024-3",
+        "2024-03-09 12:00",
+        "last someday",
+        "3 days",
+        "March 2024",
+    ]
     cases = dict.fromkeys(lines, "?")
     # A line that can be read shows that the program does more than refuse.
     expect("2024-03-09", cases | {"2024-03-09": "2024-03-09"})

@@ -171,7 +171,14 @@ def yanked_versions_are_left_out():
 def impossible_requirements_are_reported():
     fails({"a": package(v1_0_0={})}, {"a": ">=2.0.0"})
     fails({"a": package(v1_0_0={"missing": ""})}, {"a": ""})
-    fails({"a": package(v1_0_0={"c": "<2.0.0"}), "b": package(v1_0_0={"c": ">=2.0.0"}), "c": package(v1_0_0={}, v2_0_0={})}, {"a": "", "b": ""})
+    fails(
+        {
+            "a": package(v1_0_0={"c": "<2.0.0"}),
+            "b": package(v1_0_0={"c": ">=2.0.0"}),
+            "c": package(v1_0_0={}, v2_0_0={}),
+        },
+        {"a": "", "b": ""},
+    )
 
 
 @check
@@ -198,7 +205,9 @@ def random_indexes_agree_with_brute_force():
     for _ in range(8):
         index = {
             name: {
-                f"{n}.0.0": {"requires": {other: rng.choice(constraints) for other in rng.sample(names, rng.randrange(3))}}
+                f"{n}.0.0": {
+                    "requires": {other: rng.choice(constraints) for other in rng.sample(names, rng.randrange(3))}
+                }
                 for n in range(1, 4)
             }
             for name in names
@@ -217,7 +226,8 @@ def large_index_is_resolved():
     for number in range(30):
         others = [f"p{n}" for n in range(number + 1, min(number + 4, 30))]
         index[f"p{number}"] = {
-            f"{n}.0.0": {"requires": {other: f"<{rng.randrange(max(2, n - 1), n + 3)}.0.0" for other in others}} for n in range(1, 11)
+            f"{n}.0.0": {"requires": {other: f"<{rng.randrange(max(2, n - 1), n + 3)}.0.0" for other in others}}
+            for n in range(1, 11)
         }
     resolves(index, {"p0": ""})
 

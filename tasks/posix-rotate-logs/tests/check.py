@@ -77,7 +77,14 @@ def other_names_are_never_touched():
 
 @check
 def strange_names_work():
-    files = {"my app.log": "0", "my app.log.1": "1", "-n": "2", "[ab]*.log": "3", "[ab]*.log.9": "9", "a1.log.9": "keep"}
+    files = {
+        "my app.log": "0",
+        "my app.log.1": "1",
+        "-n": "2",
+        "[ab]*.log": "3",
+        "[ab]*.log.9": "9",
+        "a1.log.9": "keep",
+    }
     want = {"my app.log": "", "my app.log.1": "0", "my app.log.2": "1", "-n": "", "-n.1": "2"}
     want |= {"[ab]*.log": "", "[ab]*.log.1": "3", "a1.log.9": "keep"}
     rotate(files, "--", "my app.log", "-n", "[ab]*.log", want=want)

@@ -13,7 +13,16 @@ import functools, json, sys
 sys.path.insert(0, "/app")
 from ledger.matching import Entry, duplicates, match
 
-count = 0
+count = limit = 0
+
+class TooMany(Exception):
+    pass
+
+def counted():
+    global count
+    count += 1
+    if count > limit:
+        raise TooMany
 
 @functools.total_ordering
 class Reference:
@@ -21,16 +30,13 @@ class Reference:
     def __init__(self, value):
         self.__hidden = value
     def __eq__(self, other):
-        global count
-        count += 1
+        counted()
         return isinstance(other, Reference) and self.__hidden == other.__hidden
     def __lt__(self, other):
-        global count
-        count += 1
+        counted()
         return self.__hidden < other.__hidden
     def __hash__(self):
-        global count
-        count += 1
+        counted()
         return hash(self.__hidden)
     def __repr__(self):
         return "<reference>"
@@ -42,15 +48,18 @@ answers = []
 for name, *lists in json.load(sys.stdin):
     arguments = [entries(rows) for rows in lists]
     before = [list(argument) for argument in arguments]
-    count = 0
-    if name == "match":
-        result = match(*arguments)
-        value = [result.pairs, result.unpaid, result.unknown]
-    else:
-        value = duplicates(*arguments)
-    counted = count
+    count, limit = 0, max(1000, 60 * len(arguments[0]))
+    try:
+        if name == "match":
+            result = match(*arguments)
+            value = [result.pairs, result.unpaid, result.unknown]
+        else:
+            value = duplicates(*arguments)
+    except TooMany:
+        value = None
+    operations = count
     kept = all(a is b for old, new in zip(before, arguments) for a, b in zip(old, new, strict=True))
-    answers.append([value, counted, kept])
+    answers.append([value, operations, kept])
 print(json.dumps(answers))
 """
 
@@ -101,10 +110,10 @@ def duplicates_returns_the_same():
 
 def within(name, *lists):
     """Call once and fail if there were more than 60 operations per entry of one list."""
-    [[value, counted, _]] = call([name, *lists])
-    limit = 60 * len(lists[0])
-    assert counted <= limit, f"{name} with {len(lists[0])} entries: {counted} operations on references, {limit} allowed"
-    assert counted > 0, f"{name} never looked at a reference"
+    [[value, operations, _]] = call([name, *lists])
+    count = len(lists[0])
+    assert operations <= 60 * count, f"{name} with {count} entries: more than {60 * count} operations on references"
+    assert operations > 0, f"{name} never looked at a reference"
     return value
 
 
@@ -130,11 +139,11 @@ def duplicates_scales():
 
 
 @check
-def twenty_thousand_equal_entries():
-    same = [["r", 5]] * 20_000
+def thousands_of_equal_entries():
+    same = [["r", 5]] * 5000
     pairs, unpaid, unknown = within("match", same, same)
-    equal((pairs == [[n, n] for n in range(20_000)], unpaid, unknown), (True, [], []), "result")
-    equal(within("duplicates", same) == list(range(1, 20_000)), True, "duplicates found")
+    equal((pairs == [[n, n] for n in range(5000)], unpaid, unknown), (True, [], []), "result")
+    equal(within("duplicates", same) == list(range(1, 5000)), True, "duplicates found")
 
 
 @check

@@ -14,6 +14,7 @@ _LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "f
 _SAFE = libc.MS_NOSUID | libc.MS_NOEXEC
 #: Real root could turn the host's knobs through these.
 _READ_ONLY = ("sys", "sysrq-trigger", "irq", "bus", "fs")
+_EMPTIED = ("acpi", "asound", "scsi")
 _MASKED = ("kcore", "keys", "key-users", "timer_list", "sched_debug", "kmsg", "latency_stats")
 
 _SIOCGIFFLAGS = 0x8913
@@ -46,6 +47,9 @@ def mount_proc(target: str, *, privileged: bool) -> None:
             libc.mount(path, path, flags=libc.MS_BIND)
             flags = libc.MS_REMOUNT | libc.MS_BIND | libc.MS_RDONLY | _SAFE | libc.MS_NODEV
             libc.mount("none", path, flags=flags)
+    for name in _EMPTIED:
+        if os.path.isdir(path := f"{target}/{name}"):
+            libc.mount("tmpfs", path, "tmpfs", _SAFE | libc.MS_NODEV | libc.MS_RDONLY)
     for name in _MASKED:
         if os.path.exists(path := f"{target}/{name}"):
             libc.mount("/dev/null", path, flags=libc.MS_BIND)

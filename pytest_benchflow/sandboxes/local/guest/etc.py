@@ -9,9 +9,10 @@ from .hostview import Area
 
 #: Character device 0:0 in an overlay's lower layer hides the name in the layers below it.
 _WHITEOUT = os.makedev(0, 0)
+_APT_CONF = "apt/apt.conf.d/zz-sandbox"
 
 
-def make_mask(area: Area, top: str, hostname: str) -> str | None:
+def make_mask(area: Area, top: str, hostname: str, *, privileged: bool) -> str | None:
     """Write the mask of `area` to the new directory `top`; None if it needs none."""
     if not area.hidden and area.path != "etc":
         return None
@@ -22,6 +23,10 @@ def make_mask(area: Area, top: str, hostname: str) -> str | None:
         os.mknod(f"{top}/{path}", stat.S_IFCHR, _WHITEOUT)
     if area.path == "etc":
         _write_own_files(top, hostname)
+        if not privileged and os.path.isdir("/etc/apt/apt.conf.d"):
+            # Where only root exists, apt cannot change to a user of its own for downloads.
+            _make_parents("/etc", top, _APT_CONF)
+            _write(f"{top}/{_APT_CONF}", 'APT::Sandbox::User "root";\n', 0o644)
     return top
 
 
@@ -38,13 +43,14 @@ def _write_own_files(top: str, hostname: str) -> None:
         "gshadow": (groups, 0o640),
     }
     for name, (text, mode) in files.items():
-        path = f"{top}/{name}"
-        if os.path.lexists(path):
-            os.unlink(path)
-        with open(
-            os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", errors="surrogateescape"
-        ) as file:
-            file.write(text)
+        _write(f"{top}/{name}", text, mode)
+
+
+def _write(path: str, text: str, mode: int) -> None:
+    if os.path.lexists(path):
+        os.unlink(path)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", errors="surrogateescape") as file:
+        file.write(text)
 
 
 def _names(path: str) -> list[str]:

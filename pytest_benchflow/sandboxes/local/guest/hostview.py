@@ -10,6 +10,8 @@ _ALWAYS = ("etc", "opt", "usr")
 #: Directories on old layouts, links into /usr on merged ones.
 _MERGED = ("bin", "lib", "lib32", "lib64", "libx32", "sbin")
 _PACKAGES = ("var/lib/apt", "var/lib/dpkg")
+#: How far to look for what is private; /usr is public throughout.
+_HIDING_DEPTH = {"etc": 16, "opt": 1, "var/lib/apt": 2, "var/lib/dpkg": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ def look() -> HostView:
         full = f"/{path}"
         if os.path.islink(full) or not os.path.isdir(full):
             continue
-        hidden = _private(full, depth={"etc": 16, "opt": 1}.get(path, 0))
+        hidden = _private(full, _HIDING_DEPTH.get(path, 0))
         areas.append(Area(path, tuple(hidden), any(m.startswith(f"{full}/") for m in mounts)))
     links = [(name, os.readlink(f"/{name}")) for name in _MERGED if os.path.islink(f"/{name}")]
     return HostView(tuple(areas), tuple(links))

@@ -105,9 +105,7 @@ class _Init:
                 return
             number = self._children.pop(pid, None)
             if number is not None:
-                wire.send(
-                    self._control, {"event": "exit", "id": number, "status": programs.exit_status(status)}
-                )
+                wire.send(self._control, {"event": "exit", "id": number, "status": programs.exit_status(status)})
 
 
 def _drain(fd: int) -> bool:

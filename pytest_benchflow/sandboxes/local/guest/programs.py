@@ -59,7 +59,7 @@ def _become(message: wire.Message, stdin: int, stdout: int, stderr: int, started
             raise users.StartError(f"working directory {message['cwd']}: {error.strerror}") from None
         argv: list[str] = message["argv"]
         try:
-            os.execvpe(argv[0], argv, env)
+            os.execvpe(argv[0], argv, env)  # noqa: S606
         except OSError as error:
             raise users.StartError(f"{argv[0]}: {error.strerror}") from None
     except BaseException as error:

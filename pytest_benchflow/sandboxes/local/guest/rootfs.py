@@ -71,7 +71,7 @@ def enter(config: Message, host: HostView) -> None:
     _make_skeleton(f"{scratch}/skeleton", host, prefix, config["open_prefix"])
     builder.mount(_ROOT, f"{scratch}/skeleton", None, root)
     for area in host.areas:
-        mask = etc.make_mask(area, f"{scratch}/mask-{area.key}", config["hostname"])
+        mask = etc.make_mask(area, f"{scratch}/mask-{area.key}", config["hostname"], privileged=config["privileged"])
         if area.has_mounts and not config["privileged"]:
             # The kernel refuses an overlay over mounts that a user namespace inherited.
             bind(f"/{area.path}", f"{root}/{area.path}", libc.MS_RDONLY | _FLAGS)
@@ -136,7 +136,7 @@ def _make_skeleton(top: str, host: HostView, prefix: str | None, open_prefix: bo
         os.makedirs(top + prefix, mode=0o755, exist_ok=True)
         if open_prefix and prefix.startswith("/root/"):
             # The only Python here lives in root's home: let others pass through it, not list it.
-            os.chmod(f"{top}/root", 0o711)
+            os.chmod(f"{top}/root", 0o711)  # noqa: S103
 
 
 def _copy_attributes(source: str, target: str) -> None:

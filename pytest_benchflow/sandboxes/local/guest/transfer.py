@@ -110,9 +110,7 @@ def archive(message: wire.Message, fds: list[int]) -> int:
     wants_directory: bool = message["directory"]
     try:
         status = os.stat(source)
-        if stat.S_ISDIR(status.st_mode) != wants_directory or not (
-            wants_directory or stat.S_ISREG(status.st_mode)
-        ):
+        if stat.S_ISDIR(status.st_mode) != wants_directory or not (wants_directory or stat.S_ISREG(status.st_mode)):
             return WRONG_KIND
         with open(target, "wb", closefd=False) as stream, tarfile.open(fileobj=stream, mode="w|") as tar:
             if wants_directory:

@@ -5,6 +5,7 @@ A packet larger than a socket buffer would be refused by the kernel, so big obje
 
 from __future__ import annotations
 
+import array
 import json
 import os
 import socket
@@ -12,7 +13,8 @@ import traceback
 from typing import Any
 
 INLINE_BYTES = 32 * 1024
-MAX_FDS = 8
+_FDS_SPACE = socket.CMSG_SPACE(8 * array.array("i").itemsize)
+_RIGHTS = (socket.SOL_SOCKET, socket.SCM_RIGHTS)
 
 Message = dict[str, Any]
 
@@ -37,11 +39,13 @@ def send(sock: socket.socket, message: Message, fds: tuple[int, ...] = ()) -> No
 def receive(sock: socket.socket) -> tuple[Message, list[int]] | None:
     """Return the next message and its descriptors, or None when the other end is gone."""
     try:
-        data, fds, _, _ = socket.recv_fds(sock, INLINE_BYTES, MAX_FDS, socket.MSG_CMSG_CLOEXEC)
+        # socket.recv_fds drops its flags in some releases, and descriptors would leak into programs.
+        data, extra, _, _ = sock.recvmsg(INLINE_BYTES, _FDS_SPACE, socket.MSG_CMSG_CLOEXEC)
     except ConnectionResetError:
         return None
     if not data:
         return None
+    fds = [fd for level, kind, raw in extra if (level, kind) == _RIGHTS for fd in array.array("i", raw)]
     if data == b"@":
         with open(fds.pop(), "rb") as body:
             body.seek(0)

@@ -59,7 +59,7 @@ def _spawn(control: socket.socket, message: wire.Message, host: hostview.HostVie
 
 
 def _enter_namespaces(*, privileged: bool, network: bool) -> None:
-    flags = libc.CLONE_NEWNS | libc.CLONE_NEWPID | libc.CLONE_NEWIPC | libc.CLONE_NEWUTS
+    flags = libc.CLONE_NEWNS | libc.CLONE_NEWPID | libc.CLONE_NEWIPC | libc.CLONE_NEWUTS | libc.CLONE_NEWCGROUP
     if not network:
         flags |= libc.CLONE_NEWNET
     if privileged:

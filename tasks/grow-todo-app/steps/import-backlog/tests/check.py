@@ -19,7 +19,13 @@ def importing(text):
 
 @check
 def backlog_is_in_the_default_store():
-    want = ["1 [x] buy milk", "2 [ ] call Ida", "3 [ ] order new badges", "4 [x] renew the domain", "5 [ ] book the room"]
+    want = [
+        "1 [x] buy milk",
+        "2 [ ] call Ida",
+        "3 [ ] order new badges",
+        "4 [x] renew the domain",
+        "5 [ ] book the room",
+    ]
     equal(default_list(), want, "list")
 
 

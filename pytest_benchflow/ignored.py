@@ -1,0 +1,50 @@
+"""Ask whether a path is to be ignored, without asking pytest ten thousand times what it can only answer with no."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+_PYTESTS_OWN = "main"
+_LISTS = ("collect_ignore", "collect_ignore_glob")
+
+
+class Ignored:
+    """Answers for the entries of one folder as the hook `pytest_ignore_collect` would."""
+
+    def __init__(self, folder: pytest.Directory) -> None:
+        self._config = folder.config
+        self._ask = folder.ihook.pytest_ignore_collect
+        manager = folder.config.pluginmanager
+        patterns = [str(pattern) for pattern in self._config.getini("norecursedirs")]
+        conftests = [plugin for plugin in manager.get_plugins() if _is_conftest(plugin)]
+        self._must_ask = (
+            any(self._config.getoption(name, None) for name in ("ignore", "ignore_glob"))
+            or any(os.sep in pattern for pattern in patterns)
+            or any(hasattr(conftest, name) for conftest in conftests for name in (*_LISTS, "pytest_ignore_collect"))
+        )
+        # What is left of pytest's own answer are patterns of names; other plugins are asked as ever.
+        self._names = re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns) or r"(?!)")
+        own = manager.get_plugin(_PYTESTS_OWN)
+        self._ask_others = manager.subset_hook_caller("pytest_ignore_collect", [own] if own is not None else [])
+
+    def __call__(self, entry: os.DirEntry[str], path: Path, *, is_dir: bool) -> bool:
+        """Say whether an entry is left out."""
+        if self._must_ask or not is_dir or not _is_plainly_a_task(entry.path):
+            return bool(self._ask(collection_path=path, config=self._config))
+        if self._names.match(entry.name) is not None:
+            return True
+        return bool(self._ask_others(collection_path=path, config=self._config))
+
+
+def _is_plainly_a_task(directory: str) -> bool:
+    """Say whether pytest's rules for `__pycache__` and virtual environments cannot matter."""
+    return os.path.lexists(f"{directory}/task.toml") and not os.path.lexists(f"{directory}/pyvenv.cfg")
+
+
+def _is_conftest(plugin: object) -> bool:
+    return os.path.basename(str(getattr(plugin, "__file__", ""))) == "conftest.py"

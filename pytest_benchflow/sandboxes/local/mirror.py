@@ -1,0 +1,58 @@
+"""Make the host's directories writable in the sandbox of an ordinary user.
+
+In a user namespace the host's root has no number, and what belongs to him cannot be changed even by the root inside.
+A layer that repeats the directories as the caller's own cures that: an overlay takes a directory's owner from the
+topmost layer that has it. Files stay shared with the host and can be replaced; those of /etc can also be edited.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import stat
+from pathlib import Path
+
+from .guest import hostview
+from .layers import LayerStore
+
+#: Deeper directories are rarely written to, and each one costs a block on disk.
+_DEPTH = 4
+_WHOLE = ("/etc", "/usr/local", "/var/lib/apt", "/var/lib/dpkg")
+_COPIED = "/etc"
+_MAX_FILE_BYTES = 1 << 20
+
+
+async def ensure_mirror(store: LayerStore, name: str) -> None:
+    """Build the layer `name` with the caller's own copy of the host's directories, unless it is there."""
+    if store.has(name):
+        return
+    async with store.locked(name):
+        if not store.has(name):
+            async with store.building(name) as directory:
+                await asyncio.to_thread(_mirror, store.path / directory)
+
+
+def _mirror(target: Path) -> None:
+    for area in hostview.look().areas:
+        _copy(f"/{area.path}", str(target / area.key), depth=_DEPTH)
+
+
+def _copy(source: str, target: str, depth: int) -> None:
+    os.mkdir(target)
+    with os.scandir(source) as entries:
+        for entry in entries:
+            status = entry.stat(follow_symlinks=False)
+            copy = f"{target}/{entry.name}"
+            if stat.S_ISDIR(status.st_mode):
+                whole = any(entry.path == top or entry.path.startswith(f"{top}/") for top in _WHOLE)
+                if status.st_mode & 0o005 == 0o005 and (depth > 1 or whole):
+                    _copy(entry.path, copy, depth - 1)
+            elif _is_setting(entry.path, status):
+                shutil.copy(entry.path, copy)
+    os.chmod(target, stat.S_IMODE(os.stat(source).st_mode) | 0o700)
+
+
+def _is_setting(path: str, status: os.stat_result) -> bool:
+    readable = stat.S_ISREG(status.st_mode) and status.st_mode & 0o004
+    return bool(readable) and path.startswith(f"{_COPIED}/") and status.st_size <= _MAX_FILE_BYTES

@@ -1,0 +1,3 @@
+#!/bin/sh
+set -eu
+cp "$(dirname "$0")/memo.py" /app/memo.py

@@ -1,0 +1,39 @@
+"""Builders that all tests share: a task directory, and a project to run pytest in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from project import INI, Project, write_task
+
+
+@pytest.fixture
+def make_task(tmp_path: Path) -> Callable[..., Path]:
+    """Give tests the function that writes a task below the temporary directory."""
+
+    def make(name: str = "hello", **parts: object) -> Path:
+        return write_task(tmp_path / name, **parts)  # type: ignore[arg-type]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def new_project(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Project]:
+    """Give tests and module-wide runs the function that makes an empty project."""
+    cache = tmp_path_factory.mktemp("benchflow-cache")
+
+    def make(name: str = "project", ini: str = INI) -> Project:
+        root = tmp_path_factory.mktemp(name)
+        if ini:
+            (root / "pytest.ini").write_text(ini)
+        return Project(root, cache)
+
+    return make
+
+
+@pytest.fixture
+def project(new_project: Callable[..., Project]) -> Project:
+    """Give one test an empty project."""
+    return new_project()

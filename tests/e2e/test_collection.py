@@ -1,0 +1,264 @@
+"""What becomes an item, what is left to pytest, and what is an error."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+from project import Project, write_files, write_native_task
+
+HOST_TEST = "from pathlib import Path\nPath('ran-on-the-host').write_text('x')\ndef test_outputs(): pass\n"
+
+
+@pytest.fixture(scope="module")
+def mixed(new_project: Callable[..., Project]) -> Project:
+    """Make a project with tasks in every shape beside ordinary tests."""
+    project = new_project()
+    project.task("tasks/alpha", files={"tests/test_outputs.py": HOST_TEST, "environment/test_build.py": HOST_TEST})
+    project.task("tasks/deep/er/beta")
+    project.task("tasks/with space & ünï")
+    write_native_task(project.root / "tasks/native")
+    project.task("tasks/own-conftest", files={"conftest.py": ""})
+    project.task("elsewhere/linked")
+    (project.root / "tasks/link").symlink_to(project.root / "elsewhere")
+    project.write(
+        {
+            "tasks/test_beside.py": "def test_beside(): pass\n",
+            "unit/test_plain.py": "def test_plain(): pass\n",
+            "unit/notes/task.md": "# Things to do\n\n- nothing here is a task\n",
+            "unit/notes/test_notes.py": "def test_notes(): pass\n",
+            "unit/crate/task.toml": '[tool.something]\nname = "another tool\'s file"\n',
+            "unit/crate/test_crate.py": "def test_crate(): pass\n",
+        }
+    )
+    return project
+
+
+@pytest.fixture(scope="module")
+def collected(mixed: Project) -> list[str]:
+    return mixed.ids()
+
+
+def test_tasks_are_found_in_directories_below_each_other_and_behind_links(collected: list[str]) -> None:
+    assert [nodeid for nodeid in collected if nodeid.startswith("tasks/") and "test_" not in nodeid] == [
+        "tasks/alpha/task.toml::oracle",
+        "tasks/deep/er/beta/task.toml::oracle",
+        "tasks/link/linked/task.toml::oracle",
+        "tasks/native/task.md::oracle",
+        "tasks/own-conftest/task.toml::oracle",
+        "tasks/with space & ünï/task.toml::oracle",
+    ]
+
+
+def test_ordinary_tests_beside_tasks_and_foreign_task_files_are_untouched(collected: list[str]) -> None:
+    assert [nodeid for nodeid in collected if "test_" in nodeid] == [
+        "tasks/test_beside.py::test_beside",
+        "unit/crate/test_crate.py::test_crate",
+        "unit/notes/test_notes.py::test_notes",
+        "unit/test_plain.py::test_plain",
+    ]
+
+
+def test_collecting_makes_no_jobs_directory(mixed: Project, collected: list[str]) -> None:
+    assert collected
+    assert not (mixed.root / "jobs").exists()
+
+
+def test_the_verifiers_tests_are_never_imported_on_the_host(mixed: Project, collected: list[str]) -> None:
+    assert collected
+    assert not list(mixed.root.rglob("ran-on-the-host"))
+
+
+@pytest.mark.parametrize(
+    "argument", ["tasks/alpha/tests/test_outputs.py", "tasks/alpha/tests", "tasks/alpha/environment/test_build.py"]
+)
+def test_the_verifiers_tests_do_not_run_even_when_named(mixed: Project, argument: str) -> None:
+    done = mixed.run(argument)
+    assert done.ret in (4, 5)
+    assert not list(mixed.root.rglob("ran-on-the-host"))
+
+
+def test_every_id_can_be_passed_back_and_selects_itself(mixed: Project, collected: list[str]) -> None:
+    tasks = [nodeid for nodeid in collected if "task." in nodeid]
+    assert sorted(mixed.ids(*tasks)) == sorted(tasks)
+    for nodeid in ("tasks/link/linked/task.toml::oracle", "tasks/with space & ünï/task.toml::oracle"):
+        assert mixed.ids(nodeid) == [nodeid]
+
+
+def test_ids_are_the_same_from_a_directory_below_the_root(mixed: Project, collected: list[str]) -> None:
+    done = mixed.run("--collect-only", "-q", "alpha", cwd=mixed.root / "tasks")
+    assert [line for line in done.outlines if "::" in line] == ["tasks/alpha/task.toml::oracle"]
+
+
+def test_several_paths_and_one_task_directory(mixed: Project) -> None:
+    assert mixed.ids("tasks/native", "unit/test_plain.py", "tasks/alpha/task.toml") == [
+        "tasks/native/task.md::oracle",
+        "unit/test_plain.py::test_plain",
+        "tasks/alpha/task.toml::oracle",
+    ]
+
+
+def test_brackets_in_a_directory_name_do_not_keep_a_task_from_running(project: Project) -> None:
+    """pytest itself takes no path with brackets back, so such a task runs by its folder."""
+    project.task("tasks/a[b]")
+    done = project.run("tasks")
+    done.assert_outcomes(passed=1)
+
+
+@pytest.fixture(scope="module")
+def outside(mixed: Project, new_project: Callable[..., Project]) -> Project:
+    """Make two folders outside the root directory, with tasks of the same name of which one passes."""
+    project = new_project("outside", ini="")
+    project.task("one/same")
+    project.task("two/same", solve="exit 0")
+    return project
+
+
+@pytest.mark.parametrize("arguments", [("one", "two"), ("one/same/task.toml", "two/same/task.toml")])
+def test_tasks_outside_the_root_directory_have_ids_and_results_of_their_own(
+    mixed: Project, outside: Project, arguments: tuple[str, ...]
+) -> None:
+    paths = [str(outside.root / argument) for argument in arguments]
+    done = mixed.run("-c", "pytest.ini", "--rootdir", str(mixed.root), "-v", "--bf-json=r.json", *paths)
+    done.assert_outcomes(passed=1, failed=1)
+    rollouts = json.loads((mixed.root / "r.json").read_text())["rollouts"]
+    found = {rollout["result"]["task_path"]: rollout["status"] for rollout in rollouts}
+    assert found == {str(outside.root / "one/same"): "passed", str(outside.root / "two/same"): "failed"}
+    assert len({rollout["id"] for rollout in rollouts}) == 2
+
+
+def test_ignore_options_keep_their_meaning(mixed: Project) -> None:
+    ids = mixed.ids("tasks", "--ignore=tasks/alpha", "--ignore-glob=*nat*", "--ignore=tasks/deep")
+    assert not [nodeid for nodeid in ids if "alpha" in nodeid or "native" in nodeid or "beta" in nodeid]
+    assert "tasks/own-conftest/task.toml::oracle" in ids
+
+
+def test_an_empty_folder_of_no_tasks_collects_nothing(project: Project) -> None:
+    project.write({"tasks/readme.txt": "none yet"})
+    assert project.run("tasks").ret == pytest.ExitCode.NO_TESTS_COLLECTED
+
+
+@pytest.fixture(scope="module")
+def broken(new_project: Callable[..., Project]) -> Project:
+    """Make a project in which tasks are broken in different ways, beside a whole one."""
+    project = new_project()
+    project.task("tasks/whole")
+    project.task("tasks/bad-value", toml='[agent]\ntimeout_sec = "10m"\n')
+    project.task("tasks/bad-toml", toml="[agent\n")
+    project.task("tasks/no-instruction")
+    (project.root / "tasks/no-instruction/instruction.md").unlink()
+    project.task("tasks/misspelt", toml="[environment]\nmemory_bm = 512\n")
+    return project
+
+
+@pytest.fixture(scope="module")
+def broken_run(broken: Project) -> pytest.RunResult:
+    return broken.run("tasks", "-W", "default")
+
+
+def test_a_broken_task_is_a_collection_error(broken_run: pytest.RunResult, broken: Project) -> None:
+    assert broken_run.ret == pytest.ExitCode.INTERRUPTED
+    broken_run.stdout.fnmatch_lines(["*3 errors during collection*"])
+    assert not (broken.root / "jobs").exists()
+
+
+def test_a_bad_value_is_named_with_file_line_key_and_fix(broken_run: pytest.RunResult) -> None:
+    text = 'tasks/bad-value/task.toml:3: [agent] timeout_sec is "10m"; give seconds as a number, for example 600'
+    assert text in broken_run.stdout.str()
+
+
+def test_a_file_that_is_no_toml_is_named_with_its_line(broken_run: pytest.RunResult) -> None:
+    broken_run.stdout.re_match_lines([r"(E +)?tasks/bad-toml/task\.toml:\d+: "])
+
+
+def test_a_missing_file_is_named(broken_run: pytest.RunResult) -> None:
+    broken_run.stdout.re_match_lines([r"(E +)?tasks/no-instruction/instruction\.md.*missing"])
+
+
+def test_a_broken_task_shows_no_traceback_of_ours(broken_run: pytest.RunResult) -> None:
+    assert "pytest_benchflow/" not in broken_run.stdout.str()
+    assert "Traceback" not in broken_run.stdout.str()
+
+
+def test_the_whole_tasks_run_when_asked_to_go_on(broken: Project) -> None:
+    done = broken.run("tasks", "--continue-on-collection-errors", "-W", "default")
+    done.assert_outcomes(passed=2, errors=3, warnings=1)
+    assert done.ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_an_unknown_key_is_a_warning_with_a_hint(broken_run: pytest.RunResult) -> None:
+    broken_run.stdout.re_match_lines([r".*tasks/misspelt/task\.toml:3: .*memory_bm.*did you mean memory_mb\?"])
+
+
+def test_an_unknown_key_is_an_error_when_strict(broken: Project) -> None:
+    done = broken.run("tasks/misspelt", "--bf-strict")
+    assert done.ret == pytest.ExitCode.INTERRUPTED
+    done.stdout.re_match_lines([r".*tasks/misspelt/task\.toml:3: .*memory_bm.*did you mean memory_mb\?"])
+
+
+def test_a_link_to_a_folder_that_contains_it_is_an_error_and_not_a_loop(project: Project) -> None:
+    project.task("tasks/one")
+    (project.root / "tasks/loop").symlink_to(project.root / "tasks")
+    done = project.run("tasks", "--collect-only")
+    assert done.ret == pytest.ExitCode.INTERRUPTED
+    done.stdout.fnmatch_lines(["*loop links to *, which contains it; remove the link*"])
+
+
+def test_a_link_that_leads_nowhere_is_left_alone(project: Project) -> None:
+    project.task("tasks/one")
+    (project.root / "tasks/gone").symlink_to(project.root / "nowhere")
+    assert project.ids("tasks") == ["tasks/one/task.toml::oracle"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "said"),
+    [
+        (0o111, "tasks/closed cannot be read: Permission denied; check its permissions"),
+        (0o000, "Permission denied"),
+    ],
+)
+def test_a_directory_that_cannot_be_read_is_an_error(project: Project, mode: int, said: str) -> None:
+    project.task("tasks/one")
+    project.task("tasks/closed/two")
+    closed = project.root / "tasks/closed"
+    closed.chmod(mode)
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--collect-only", "-q", "tasks"]
+    if os.geteuid() == 0:
+        # Root without its powers is held to permissions like anybody else.
+        command = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", *command]
+    try:
+        done = subprocess.run(command, cwd=project.root, env=project.environment(), capture_output=True, text=True)
+    finally:
+        closed.chmod(0o755)
+    assert done.returncode == pytest.ExitCode.INTERRUPTED, done.stdout + done.stderr
+    assert said in done.stdout
+
+
+def test_a_conftest_in_the_folder_of_tasks_is_loaded(project: Project) -> None:
+    project.task("tasks/one")
+    project.write(
+        {
+            "tasks/conftest.py": """
+            import pytest
+
+            def pytest_collection_modifyitems(items):
+                for item in items:
+                    item.add_marker(pytest.mark.skip(reason="by the folder"))
+            """
+        }
+    )
+    done = project.run("tasks", "-rs")
+    done.assert_outcomes(skipped=1)
+    done.stdout.fnmatch_lines(["*by the folder*"])
+
+
+def test_changing_a_task_file_is_noticed_by_the_next_collection(project: Project) -> None:
+    path = project.task("tasks/one", toml='[metadata]\ndifficulty = "easy"\n')
+    assert project.ids("-m", "bf(difficulty='easy')") == ["tasks/one/task.toml::oracle"]
+    write_files(path, {"task.toml": '[metadata]\ndifficulty = "hard"\n'})
+    assert project.ids("-m", "bf(difficulty='easy')") == []
+    assert project.ids("-m", "bf(difficulty='hard')") == ["tasks/one/task.toml::oracle"]

@@ -1,0 +1,162 @@
+"""Write small projects with tasks in them, and run pytest there as a user would."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import xml.etree.ElementTree as ET
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+SOLVE = "echo done > /app/done.txt"
+TEST = "if [ -e /app/done.txt ]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt"
+DOCKERFILE = "FROM debian:bookworm-slim\nWORKDIR /app\n"
+INI = "[pytest]\nasyncio_default_fixture_loop_scope = function\nfilterwarnings = error\n"
+RUN_TIMEOUT_SEC = 120
+
+
+def write_files(root: Path, files: Mapping[str, str]) -> Path:
+    """Write text files below a directory; scripts become executable."""
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text), encoding="utf-8")
+        if name.endswith(".sh"):
+            path.chmod(0o755)
+    return root
+
+
+def write_task(
+    path: Path,
+    *,
+    solve: str | None = SOLVE,
+    test: str | None = TEST,
+    toml: str = "",
+    instruction: str = "Make done.txt.\n",
+    dockerfile: str = DOCKERFILE,
+    files: Mapping[str, str] | None = None,
+) -> Path:
+    """Write a Harbor task that the oracle passes and nop fails, unless told otherwise."""
+    parts = {
+        "task.toml": f'schema_version = "1.3"\n{textwrap.dedent(toml)}',
+        "instruction.md": instruction,
+        "environment/Dockerfile": dockerfile,
+    }
+    if test is not None:
+        parts["tests/test.sh"] = f"#!/bin/bash\n{textwrap.dedent(test)}\n"
+    if solve is not None:
+        parts["solution/solve.sh"] = f"#!/bin/bash\n{textwrap.dedent(solve)}\n"
+    return write_files(path, {**parts, **(files or {})})
+
+
+def write_native_task(path: Path, *, front: str = "", body: str = "Make done.txt.\n") -> Path:
+    """Write the same task in the native layout."""
+    head = f'---\nschema_version: "1.3"\n{textwrap.dedent(front)}---\n'
+    return write_files(
+        path,
+        {
+            "task.md": head + body,
+            "environment/Dockerfile": DOCKERFILE,
+            "verifier/test.sh": f"#!/bin/bash\n{TEST}\n",
+            "oracle/solve.sh": f"#!/bin/bash\n{SOLVE}\n",
+        },
+    )
+
+
+@dataclass(frozen=True)
+class Project:
+    """A directory in which pytest is run."""
+
+    root: Path
+    cache: Path
+
+    def write(self, files: Mapping[str, str]) -> Project:
+        """Write files below the root."""
+        write_files(self.root, files)
+        return self
+
+    def task(self, name: str, **parts: object) -> Path:
+        """Write a Harbor task below the root."""
+        return write_task(self.root / name, **parts)  # type: ignore[arg-type]
+
+    def run(self, *args: str, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> pytest.RunResult:
+        """Run pytest to its end in a process of its own."""
+        began = time.monotonic()
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", *args],
+            cwd=cwd or self.root,
+            env=self.environment(env),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=RUN_TIMEOUT_SEC,
+            check=False,
+        )
+        out, err = done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+        print(out, err, sep="\n")
+        return pytest.RunResult(done.returncode, out.splitlines(), err.splitlines(), time.monotonic() - began)
+
+    def start(self, *args: str) -> subprocess.Popen[bytes]:
+        """Start pytest in a process group of its own, with its output in `pytest.log`."""
+        with (self.root / "pytest.log").open("wb") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "pytest", *args],
+                cwd=self.root,
+                env=self.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Return an environment that knows nothing of the pytest run we are in."""
+        kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "GITHUB_", "BF_"))}
+        kept.pop("CI", None)
+        return {**kept, "BF_CACHE_DIR": str(self.cache), "COLUMNS": "160", "PY_COLORS": "0", **(more or {})}
+
+    def ids(self, *args: str) -> list[str]:
+        """Return the ids that pytest collects, in its order."""
+        listed = self.run("--collect-only", "-q", "--no-header", *args).outlines
+        return [line for line in listed if "::" in line]
+
+    def results(self, job: str = "*") -> dict[str, dict[str, object]]:
+        """Return every result.json of the jobs directory, by the name of its directory."""
+        found = sorted(self.root.glob(f"jobs/{job}/*/result.json"))
+        return {path.parent.name: json.loads(path.read_text()) for path in found}
+
+    def rollout_dirs(self, job: str = "*") -> list[Path]:
+        """Return the directories of all rollouts."""
+        return sorted(path for path in self.root.glob(f"jobs/{job}/*") if path.is_dir())
+
+    def rollout_dir(self) -> Path:
+        """Return the directory of the only rollout."""
+        (directory,) = self.rollout_dirs()
+        return directory
+
+
+def properties(case: ET.Element) -> dict[str, str]:
+    """Return the properties of a JUnit test case."""
+    return {item.attrib["name"]: item.attrib["value"] for item in case.iterfind("properties/property")}
+
+
+def wait_for(condition: Callable[[], object], what: str, seconds: float = 60) -> None:
+    """Wait until a condition holds, and fail if it never does."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not happen within {seconds} s"
+        time.sleep(0.02)
+
+
+def kill_group(process: subprocess.Popen[bytes]) -> None:
+    """End a process that a test started, with its group."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

@@ -1,0 +1,132 @@
+"""What a sandbox cannot give is refused before anything starts, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from pytest_benchflow.errors import Category, UnsupportedError
+from pytest_benchflow.rollout.support import refuse_unsupported
+from pytest_benchflow.sandboxes import Capabilities, Sandbox, SandboxSpec
+from pytest_benchflow.tasks import load_task
+
+EVERYTHING = Capabilities(
+    no_network=True,
+    allowlist=True,
+    docker_image=True,
+    compose=True,
+    gpus=True,
+    windows=True,
+    users=True,
+    snapshots=True,
+)
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A kind of sandbox that can do nothing, or what it is told."""
+
+    capabilities: Capabilities = Capabilities()
+    name: str = "tiny"
+
+    async def preflight(self) -> None: ...
+
+    def create(self, spec: SandboxSpec) -> Sandbox:
+        raise NotImplementedError
+
+    async def aclose(self) -> None: ...
+
+
+def refusal(path: Path, backend: Backend) -> str:
+    with pytest.raises(UnsupportedError) as caught:
+        refuse_unsupported(load_task(path), backend)
+    assert caught.value.category is Category.UNSUPPORTED
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("toml", "named", "able"),
+    [
+        ("[environment]\ngpus = 1", "[environment] gpus", True),
+        ('[environment]\nnetwork_mode = "no-network"', '[environment] network_mode = "no-network"', True),
+        (
+            '[environment]\nnetwork_mode = "allowlist"\nallowed_hosts = ["pypi.org"]',
+            '[environment] network_mode = "allowlist"',
+            True,
+        ),
+        (
+            '[environment]\ntpu = {type = "v4", topology = "2x2"}',
+            "[environment] tpu",
+            False,
+        ),
+        (
+            '[[environment.setup_commands]]\ncommand = "true"\nservice = "db"',
+            "[[environment.setup_commands]] host_lock, capture_dir or service",
+            False,
+        ),
+        ('[verifier]\nservice = "db"', "[verifier] service", False),
+        ('[[artifacts]]\nsource = "/x"\nservice = "db"', "[[artifacts]] service", False),
+        ('[verifier.environment]\ngpus = 2', "[verifier.environment] gpus", True),
+        ('[agent]\nnetwork_mode = "no-network"', '[agent] network_mode = "no-network"', False),
+        ('[verifier]\nnetwork_mode = "no-network"', '[verifier] network_mode = "no-network"', False),
+    ],
+)
+def test_a_key_is_refused_by_name_unless_the_sandbox_can(
+    make_task: Callable[..., Path], toml: str, named: str, able: bool
+) -> None:
+    path = make_task(toml=toml)
+    text = refusal(path, Backend())
+    assert named in text
+    assert "the tiny sandbox cannot give" in text
+    assert str(path / "task.toml") in text
+    if able:
+        refuse_unsupported(load_task(path), Backend(EVERYTHING))
+    else:
+        assert named in refusal(path, Backend(EVERYTHING))
+
+
+def test_windows_is_refused(make_task: Callable[..., Path]) -> None:
+    path = make_task(
+        toml='[environment]\nos = "windows"\n',
+        files={"tests/test.bat": "exit 0", "solution/solve.bat": "exit 0"},
+    )
+    assert '[environment] os = "windows"' in refusal(path, Backend())
+
+
+def test_an_image_without_a_dockerfile_is_refused(make_task: Callable[..., Path]) -> None:
+    path = make_task(toml='[environment]\ndocker_image = "alpine:3"\n')
+    refuse_unsupported(load_task(path), Backend())
+    (path / "environment/Dockerfile").unlink()
+    assert "[environment] docker_image" in refusal(path, Backend())
+    refuse_unsupported(load_task(path), Backend(EVERYTHING))
+
+
+def test_sidecars_are_refused(make_task: Callable[..., Path]) -> None:
+    path = make_task(files={"environment/docker-compose.yaml": "services: {main: {}, db: {image: postgres}}\n"})
+    assert "environment/docker-compose.yaml" in refusal(path, Backend())
+    refuse_unsupported(load_task(path), Backend(EVERYTHING))
+
+
+def test_a_judge_is_refused_until_there_is_one(make_task: Callable[..., Path]) -> None:
+    path = make_task(toml='[verifier]\ntype = "llm-judge"\n', files={"tests/rubric.toml": "[[criteria]]\nname = 'x'\n"})
+    assert '[verifier] type = "llm-judge"' in refusal(path, Backend(EVERYTHING))
+
+
+def test_all_refused_keys_are_named_at_once(make_task: Callable[..., Path]) -> None:
+    path = make_task(toml='[environment]\ngpus = 1\nnetwork_mode = "no-network"\n')
+    text = refusal(path, Backend())
+    assert "gpus" in text
+    assert "no-network" in text
+
+
+def test_the_advice_is_docker_where_only_docker_can(make_task: Callable[..., Path]) -> None:
+    path = make_task(toml="[environment]\ngpus = 1\n")
+    assert refusal(path, Backend()).endswith("use --bf-sandbox docker")
+
+
+def test_an_ordinary_task_needs_nothing_special(make_task: Callable[..., Path]) -> None:
+    refuse_unsupported(load_task(make_task()), Backend())

@@ -1,0 +1,228 @@
+"""Every content of reward.txt and reward.json, and what it means."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_benchflow.errors import Category, RewardError
+from pytest_benchflow.verify import headline, read_rewards
+from pytest_benchflow.verify.rewards import parse_json, parse_txt
+
+
+def read(directory: Path, *, txt: str | None = None, js: str | None = None) -> dict[str, float]:
+    if txt is not None:
+        (directory / "reward.txt").write_text(txt)
+    if js is not None:
+        (directory / "reward.json").write_text(js)
+    return read_rewards(directory)
+
+
+@pytest.mark.parametrize(
+    ("text", "reward"),
+    [
+        ("1", 1.0),
+        ("1\n", 1.0),
+        (" 0.5 ", 0.5),
+        ("1e-3", 0.001),
+        ("-3", -3.0),
+        ("1_000", 1000.0),
+        ("0", 0.0),
+        ("-0.0", 0.0),
+    ],
+)
+def test_a_number_in_reward_txt_is_the_reward(tmp_path: Path, text: str, reward: float) -> None:
+    assert read(tmp_path, txt=text) == {"reward": reward}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "reward.txt is empty"),
+        ("  \n", "reward.txt holds"),
+        ("true", "reward.txt holds 'true'"),
+        ("1 2", "reward.txt holds '1 2'"),
+        ("0x1", "reward.txt holds '0x1'"),
+        ("null", "reward.txt holds 'null'"),
+        ("[1]", "reward.txt holds '[1]'"),
+        ('"1"', "reward.txt holds"),
+        ("inf", "reward.txt is inf"),
+        ("-inf", "reward.txt is -inf"),
+        ("NaN", "reward.txt is nan"),
+        ("1e400", "reward.txt is inf"),
+        ("1\x002", "reward.txt holds"),
+        ("x" * 5000, "…"),
+    ],
+)
+def test_anything_else_in_reward_txt_is_an_error(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(RewardError) as caught:
+        read(tmp_path, txt=text)
+    assert said in str(caught.value)
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize(
+    ("text", "rewards"),
+    [
+        ('{"reward": 1}', {"reward": 1.0}),
+        ('{"reward": 1.0}', {"reward": 1.0}),
+        ('{"reward": -2}', {"reward": -2.0}),
+        ('{"a": 0.2, "b": 1}', {"a": 0.2, "b": 1.0}),
+        ('{"reward": 0.25, "speed": 3}\n', {"reward": 0.25, "speed": 3.0}),
+    ],
+)
+def test_numbers_in_reward_json_are_the_rewards(tmp_path: Path, text: str, rewards: dict[str, float]) -> None:
+    found = read(tmp_path, js=text)
+    assert found == rewards
+    assert all(isinstance(value, float) for value in found.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "reward.json is empty"),
+        ("   ", "reward.json is not JSON"),
+        ("{}", "reward.json holds no key"),
+        ("1", "reward.json holds a bare number"),
+        ("0.5", "reward.json holds a bare number"),
+        ("true", "reward.json holds a boolean"),
+        ("null", "reward.json holds null"),
+        ('"1"', "reward.json holds a string"),
+        ("[1]", "reward.json holds a list"),
+        ("[]", "reward.json holds a list"),
+        ('{"reward": true}', "reward is a boolean"),
+        ('{"reward": false}', "reward is a boolean"),
+        ('{"reward": null}', "reward is null"),
+        ('{"reward": "1"}', "reward is a string"),
+        ('{"reward": [1]}', "reward is a list"),
+        ('{"reward": {"a": 1}}', "reward is an object"),
+        ('{"reward": 1, "other": null}', "other is null"),
+        ('{"reward": NaN}', "reward is nan"),
+        ('{"reward": Infinity}', "reward is inf"),
+        ('{"reward": -Infinity}', "reward is -inf"),
+        ('{"reward": 1e400}', "reward is inf"),
+        ('{"reward": 1' + "0" * 400 + "}", "reward"),
+        ('{"reward": 1} x', "reward.json is not JSON"),
+        ('{"reward": 1', "reward.json is not JSON"),
+        ("[" * 100_000, "reward.json is not JSON"),
+    ],
+)
+def test_anything_else_in_reward_json_is_an_error(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(RewardError) as caught:
+        read(tmp_path, js=text)
+    assert said in str(caught.value)
+    assert len(str(caught.value)) < 300
+
+
+def test_no_file_is_an_error_that_says_what_is_there_instead(tmp_path: Path) -> None:
+    (tmp_path / "test-stdout.txt").write_text("1")
+    with pytest.raises(RewardError, match=r"no reward\.txt or reward\.json.*holds test-stdout\.txt"):
+        read(tmp_path)
+
+
+def test_a_directory_that_is_missing_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(RewardError, match="it is empty"):
+        read_rewards(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("js", "txt"),
+    [('{"reward": 0.5}', "0.5"), ('{"a": 0, "b": 1}', "0.5"), ('{"reward": 1, "a": 0}', "1.0\n")],
+)
+def test_both_files_may_agree(tmp_path: Path, js: str, txt: str) -> None:
+    assert read(tmp_path, js=js, txt=txt) == {key: float(value) for key, value in json.loads(js).items()}
+
+
+@pytest.mark.parametrize(("js", "txt"), [('{"reward": 1}', "0"), ('{"a": 0, "b": 1}', "1"), ('{"reward": 0}', "0.01")])
+def test_both_files_must_not_disagree(tmp_path: Path, js: str, txt: str) -> None:
+    with pytest.raises(RewardError, match=r"reward\.json says .* and reward\.txt says"):
+        read(tmp_path, js=js, txt=txt)
+
+
+@pytest.mark.parametrize("js", ["", "{}", "nonsense", '{"reward": true}', "1"])
+def test_a_broken_reward_json_is_an_error_beside_a_good_reward_txt(tmp_path: Path, js: str) -> None:
+    with pytest.raises(RewardError, match=r"reward\.json"):
+        read(tmp_path, js=js, txt="1")
+
+
+def test_a_broken_reward_txt_is_an_error_beside_a_good_reward_json(tmp_path: Path) -> None:
+    with pytest.raises(RewardError, match=r"reward\.txt"):
+        read(tmp_path, js='{"reward": 1}', txt="yes")
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    outside = tmp_path / "elsewhere"
+    outside.write_text("1")
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "reward.txt").symlink_to(outside)
+    with pytest.raises(RewardError, match=r"no reward\.txt"):
+        read_rewards(logs)
+
+
+def test_a_directory_named_like_the_file_is_no_reward(tmp_path: Path) -> None:
+    (tmp_path / "reward.txt").mkdir()
+    with pytest.raises(RewardError):
+        read_rewards(tmp_path)
+
+
+def test_a_huge_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RewardError, match="bytes"):
+        read(tmp_path, txt="1" * 1_000_001)
+
+
+def test_bytes_that_are_no_text_are_an_error(tmp_path: Path) -> None:
+    (tmp_path / "reward.txt").write_bytes(b"\xff\xfe1")
+    with pytest.raises(RewardError, match=r"reward\.txt holds"):
+        read_rewards(tmp_path)
+
+
+def test_a_bad_reward_is_of_its_own_category(tmp_path: Path) -> None:
+    with pytest.raises(RewardError) as caught:
+        read(tmp_path)
+    assert caught.value.category is Category.REWARD
+    assert not caught.value.retryable
+
+
+@pytest.mark.parametrize(
+    ("rewards", "number"),
+    [({"reward": 0.3, "a": 1.0}, 0.3), ({"a": 0.2, "b": 1.0}, 0.6), ({"a": 0.25}, 0.25), ({"reward": 0.0}, 0.0)],
+)
+def test_the_threshold_looks_at_reward_or_else_the_mean(rewards: dict[str, float], number: float) -> None:
+    assert headline(rewards) == pytest.approx(number)
+
+
+@given(st.text())
+def test_any_reward_txt_gives_a_finite_number_or_a_reward_error(text: str) -> None:
+    try:
+        assert math.isfinite(parse_txt(text))
+    except RewardError as error:
+        assert "\n" not in str(error)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_every_finite_number_survives_reward_txt(number: float) -> None:
+    assert parse_txt(repr(number)) == number
+
+
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(_VALUES.map(json.dumps) | st.text())
+def test_any_reward_json_gives_finite_numbers_or_a_reward_error(text: str) -> None:
+    try:
+        rewards = parse_json(text)
+    except RewardError as error:
+        assert "\n" not in str(error)
+    else:
+        assert rewards
+        assert all(type(value) is float and math.isfinite(value) for value in rewards.values())
