@@ -26,7 +26,7 @@ class Controller:
         self._config = config
         self._started = time.time()
         self._results: Results | None = None
-        self._expected: set[str] = set()
+        self._expected: list[str] = []
         self._finished: set[str] = set()
         self._notes: list[str] = []
 
@@ -45,7 +45,7 @@ class Controller:
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: object, ids: Sequence[str]) -> None:
         """Learn which items there are; the controller itself never collects."""
-        ours = {nodeid for nodeid in ids if _is_ours(nodeid)}
+        ours = [nodeid for nodeid in ids if _is_ours(nodeid)]
         if ours and not self._expected:
             self._expected = ours
             self._say_header(len(ours))
@@ -61,7 +61,7 @@ class Controller:
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
         """Refuse to end green with results missing, and write the report."""
         result = yield
-        missing = self._expected - self._finished
+        missing = set(self._expected) - self._finished
         if missing and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
             self._notes.append(f"{len(missing)} rollouts never reported, for example {min(missing)}")
@@ -94,7 +94,9 @@ class Controller:
         from pytest_benchflow.reporting import summary_lines, write_report
 
         job = self._job_directory()
-        report = self._gathered().report(exit_status=exit_status, job_dir=job, finished_at=_iso(time.time()))
+        report = self._gathered().report(
+            self._expected, exit_status=exit_status, job_dir=job, finished_at=_iso(time.time())
+        )
         self._lines = summary_lines(report.summary) if report.summary else []
         if job is not None:
             self._notes.append(f"results: {run.shown(job)}")

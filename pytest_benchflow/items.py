@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+import pluggy
 import pytest
 
 from pytest_benchflow.current import get_run
@@ -55,6 +56,12 @@ class RolloutItem(pytest.Function):
     head: TaskHead
     cell: Cell
 
+    @property
+    def ihook(self) -> pluggy.HookRelay:
+        """Call the hooks that the task file would."""
+        assert self.parent is not None
+        return self.parent.ihook
+
     def reportinfo(self) -> tuple[os.PathLike[str] | str, int | None, str]:
         """Point at the task file instead of this module."""
         return self.path, 0, f"{self.head.name} {self.name}"
@@ -65,10 +72,22 @@ class TaskFile(pytest.Module):
 
     _found: TaskHead | TaskError
 
+    @property
+    def ihook(self) -> pluggy.HookRelay:
+        """Call the hooks that the folder above would: pytest has not visited the task's own directory for conftests."""
+        assert self.parent is not None
+        return self.parent.ihook
+
     @classmethod
     def of(cls, parent: pytest.Collector, path: Path, found: TaskHead | TaskError) -> TaskFile:
         """Make the node of a task whose file has been read."""
-        node: TaskFile = cls.from_parent(parent, path=path)
+        # Below the root directory pytest's own id is right; elsewhere two tasks could get the same one.
+        own = (
+            {}
+            if path.is_relative_to(parent.config.rootpath)
+            else {"nodeid": os.path.relpath(path, parent.config.rootpath)}
+        )
+        node: TaskFile = cls.from_parent(parent, path=path, **own)
         node.obj = _NO_MODULE
         node._found = found
         return node

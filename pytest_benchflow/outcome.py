@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -70,4 +71,8 @@ def _listed(names: list[str]) -> str:
 
 
 def _where(result: RolloutResult) -> list[str]:
-    return [str(result.rollout_dir)] if result.rollout_dir is not None else []
+    if result.rollout_dir is None:
+        return []
+    here = Path.cwd()
+    path = result.rollout_dir
+    return [str(path.relative_to(here) if path.is_relative_to(here) else path)]

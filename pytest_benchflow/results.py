@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import TYPE_CHECKING
@@ -31,20 +32,22 @@ class Results:
         if report.nodeid in self.raw:
             self._judge(report)
 
-    def entries(self) -> list[Entry]:
-        """Return the results as entries of the report."""
+    def entries(self, order: Sequence[str]) -> list[Entry]:
+        """Return the results as entries of the report, in the order of collection if it is known."""
         from pytest_benchflow.reporting import Entry
+
+        place = {nodeid: number for number, nodeid in enumerate(order)}
 
         return [
             Entry.model_validate({"id": nodeid, "status": self.outcomes[nodeid], "result": raw})
-            for nodeid, raw in self.raw.items()
+            for nodeid, raw in sorted(self.raw.items(), key=lambda pair: place.get(pair[0], 0))
         ]
 
-    def report(self, *, exit_status: int, job_dir: str | None, finished_at: str) -> Report:
+    def report(self, order: Sequence[str], *, exit_status: int, job_dir: str | None, finished_at: str) -> Report:
         """Return the report of the run."""
         from pytest_benchflow.reporting import Report, group
 
-        entries = self.entries()
+        entries = self.entries(order)
         return Report(
             tool_version=version("pytest-benchflow"),
             started_at=self.started_at,

@@ -87,6 +87,12 @@ class Run:
         return self.settings.concurrency or (1 if self.is_worker else default_concurrency())
 
     @property
+    def in_flight(self) -> int:
+        """How many rollouts the whole run has in flight."""
+        workers: int | None = getattr(self.config.option, "numprocesses", None)
+        return workers if workers and not self.is_worker else self.width
+
+    @property
     def engine(self) -> Engine:
         """The engine, started on first use."""
         if self._engine is None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeGuard, TypeVar
 
 import pytest
 
@@ -152,9 +152,9 @@ class _Reader:
             return []
         if isinstance(value, str):
             return [value]
-        if not isinstance(value, Sequence) or not all(isinstance(part, str) for part in value):
+        if not _are_texts(value):
             raise UsageError(f"{source} is {value!r}", advice="give a text or a list of texts")
-        return list(value)
+        return value
 
     def _path(self, name: str, base: Path | None = None) -> Path | None:
         text = self._text(name)
@@ -215,10 +215,9 @@ class _Reader:
         agents: dict[str, tuple[str | None, ...]] = {}
         for row in _rows(self._table, "agents", {"name", "models"}):
             name, models = row.get("name"), row.get("models", [])
-            texts = isinstance(models, list) and all(isinstance(model, str) and model for model in models)
-            if not isinstance(name, str) or not texts:
+            if not isinstance(name, str) or not _are_texts(models):
                 raise UsageError("[[tool.benchflow.agents]] needs name = TEXT and models = [TEXT, …]")
-            agents[name] = tuple(str(model) for model in models)
+            agents[name] = tuple(models)
         return agents
 
     def _overrides(self) -> list[Override]:
@@ -246,6 +245,10 @@ class _Reader:
 def default_concurrency() -> int:
     """Return how many rollouts fit this machine when nobody says: they wait more than they compute."""
     return min(_CONCURRENCY_LIMIT, 4 * len(os.sched_getaffinity(0)))
+
+
+def _are_texts(value: object) -> TypeGuard[list[str]]:
+    return isinstance(value, list) and all(isinstance(part, str) and part for part in value)
 
 
 def _or(value: T | None, default: T) -> T:

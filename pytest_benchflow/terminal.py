@@ -23,7 +23,7 @@ def header(run: Run, n_items: int) -> str:
     place = run.settings.jobs_dir / run.job_name
     return (
         f"benchflow: {what} · agent {agents} · sandbox {run.sandbox_name} ({run.sandbox_reason}) · "
-        f"{run.width} at a time · results in {run.shown(str(place))}"
+        f"{run.in_flight} at a time · results in {run.shown(str(place))}"
     )
 
 
@@ -32,7 +32,7 @@ def dry_run_lines(run: Run, items: Sequence[RolloutItem]) -> list[str]:
     lines = [f"{item.nodeid}  {_lacks(item) or 'ready'}" for item in items]
     paid = sum(item.cell.agent not in FREE_AGENTS for item in items)
     cost = f"{paid} call a model" if paid else "none calls a model, so they cost nothing"
-    return [*lines, "", f"{len(items)} rollouts on {run.sandbox_name}, {run.width} at a time; {cost}"]
+    return [*lines, "", f"{len(items)} rollouts on {run.sandbox_name}, {run.in_flight} at a time; {cost}"]
 
 
 def _lacks(item: RolloutItem) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pytest_benchflow.errors import UnsupportedError
+from pytest_benchflow.errors import CannotRunHere, UnsupportedError
 
 if TYPE_CHECKING:
     from pytest_benchflow.sandboxes import Backend, Capabilities
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 def refuse_unsupported(task: Task, backend: Backend) -> None:
     """Raise one error that names every key this backend cannot honour."""
+    _skip_windows(task, backend)
     found = [
         *_environment("environment", task.config.environment, task, backend.capabilities),
         *_stages(task, backend),
@@ -25,9 +26,12 @@ def refuse_unsupported(task: Task, backend: Backend) -> None:
         )
 
 
+def _skip_windows(task: Task, backend: Backend) -> None:
+    if task.config.environment.os == "windows" and not backend.capabilities.windows:
+        raise CannotRunHere(f'[environment] os = "windows": the {backend.name} sandbox runs Linux')
+
+
 def _environment(where: str, environment: EnvironmentConfig, task: Task, can: Capabilities) -> Iterator[str]:
-    if environment.os == "windows" and not can.windows:
-        yield f'[{where}] os = "windows"'
     if environment.gpus and not can.gpus:
         yield f"[{where}] gpus"
     if environment.tpu is not None:

@@ -17,13 +17,15 @@ except ImportError:  # PyYAML built without libyaml
 
 MAX_DEPTH = 50
 MAX_VALUES = 100_000
+_TEXT = "tag:yaml.org,2002:str"
 _FENCE = re.compile(r"---[ \t]*\r?\n")
 _END = re.compile(r"^(?:---|\.\.\.)[ \t]*\r?$", re.MULTILINE)
 
 
 class _Loader(Protocol):
     def get_single_node(self) -> yaml.Node | None: ...
-    def construct_document(self, node: yaml.Node) -> object: ...
+    def construct_object(self, node: yaml.Node) -> object: ...
+    def flatten_mapping(self, node: yaml.MappingNode) -> None: ...
     def dispose(self) -> None: ...
 
 
@@ -80,11 +82,11 @@ def _load(file: str, header: str) -> tuple[yaml.Node | None, Data]:
             return None, {}
         if not isinstance(node, yaml.MappingNode):
             raise TaskError([_problem(file, node.start_mark, "is not a mapping", "write key: value lines")])
-        problems: list[Problem] = []
-        _inspect(file, node, {}, problems)
-        if problems:
-            raise TaskError(problems)
-        return node, cast("Data", loader.construct_document(node))
+        builder = _Builder(file, loader)
+        data, _ = builder.build(node, 0)
+        if builder.problems:
+            raise TaskError(builder.problems)
+        return node, cast("Data", data)
     except TaskError:
         raise
     except yaml.MarkedYAMLError as error:
@@ -110,29 +112,55 @@ def _check_depth(header: str) -> None:
             raise RecursionError
 
 
-def _inspect(file: str, node: yaml.Node, sizes: dict[int, int], problems: list[Problem], depth: int = 0) -> int:
-    """Report duplicate and unusable keys; return how many values the node holds with its aliases followed."""
-    if depth > MAX_DEPTH:
-        raise RecursionError
-    if id(node) in sizes:
-        return sizes[id(node)]
-    size = 1
-    if isinstance(node, yaml.MappingNode):
+class _Builder:
+    """Build plain data from nodes: keys stay text as written, duplicates are problems, aliases are counted."""
+
+    def __init__(self, file: str, loader: _Loader) -> None:
+        self.problems: list[Problem] = []
+        self._file = file
+        self._loader = loader
+        self._built: dict[int, tuple[object, int]] = {}
+
+    def build(self, node: yaml.Node, depth: int) -> tuple[object, int]:
+        """Return the value of a node, and how many values it holds with its aliases followed."""
+        if isinstance(node, yaml.ScalarNode):
+            return (node.value if node.tag == _TEXT else self._loader.construct_object(node)), 1
+        if depth > MAX_DEPTH:
+            raise RecursionError
+        if id(node) not in self._built:
+            built = self._mapping(node, depth) if isinstance(node, yaml.MappingNode) else self._sequence(node, depth)
+            if built[1] > MAX_VALUES:
+                fix = "do not nest YAML aliases"
+                raise TaskError([_problem(self._file, node.start_mark, "expands to too many values", fix)])
+            self._built[id(node)] = built
+        return self._built[id(node)]
+
+    def _mapping(self, node: yaml.MappingNode, depth: int) -> tuple[object, int]:
+        _check_tag(node, "map")
         seen: set[str] = set()
-        for key, value in node.value:
+        for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                problems.append(_problem(file, key.start_mark, "has a key that is no plain word", "write key: value"))
+                fix = "write key: value"
+                self.problems.append(_problem(self._file, key.start_mark, "has a key that is no plain word", fix))
             elif key.value in seen:
-                problems.append(_problem(file, key.start_mark, "is given twice", "keep one of them", key.value))
+                fix = "keep one of them"
+                self.problems.append(_problem(self._file, key.start_mark, "is given twice", fix, key.value))
             else:
                 seen.add(key.value)
-            size += _inspect(file, value, sizes, problems, depth + 1)
-    elif isinstance(node, yaml.SequenceNode):
-        size += sum(_inspect(file, item, sizes, problems, depth + 1) for item in node.value)
-    if size > MAX_VALUES:
-        raise TaskError([_problem(file, node.start_mark, "expands to too many values", "do not nest YAML aliases")])
-    sizes[id(node)] = size
-    return size
+        if "<<" in seen:
+            self._loader.flatten_mapping(node)
+        values = {str(key.value): self.build(value, depth + 1) for key, value in node.value}
+        return {key: value for key, (value, _) in values.items()}, 1 + sum(size for _, size in values.values())
+
+    def _sequence(self, node: yaml.Node, depth: int) -> tuple[object, int]:
+        _check_tag(node, "seq")
+        values = [self.build(item, depth + 1) for item in node.value]
+        return [value for value, _ in values], 1 + sum(size for _, size in values)
+
+
+def _check_tag(node: yaml.Node, kind: str) -> None:
+    if node.tag != f"tag:yaml.org,2002:{kind}":
+        raise yaml.constructor.ConstructorError(None, None, f"the tag {node.tag} has no meaning here", node.start_mark)
 
 
 def _problem(file: str, mark: yaml.Mark | None, reason: str, fix: str | None = None, key: str | None = None) -> Problem:

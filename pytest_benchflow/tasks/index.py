@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from .discover import task_file
 from .heads import TaskHead
+from .layout import layout_of
 from .needs import Need, unmet
 from .problems import TaskError, as_errors
 
@@ -22,17 +23,20 @@ VERSION = 1
 SETTLED_NS = 20_000_000
 
 
+#: Time, size and inode of the task file, and the directories that the layout chose.
+Stamp = tuple[int, int, int, str, str]
+
+
 class Entry(NamedTuple):
     """What one parse of a task file found; the needs are checked again at every collection."""
 
-    stamp: tuple[int, int, int]
     head: TaskHead
     needs: tuple[Need, ...]
     solutions: tuple[Need, ...]
 
 
 class TaskIndex:
-    """Heads by path of the task file, valid while its time, size and inode stay the same."""
+    """Heads by path of the task file, valid while its stamp stays the same."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
@@ -61,7 +65,7 @@ class TaskIndex:
         file = task_file(directory, names)
         if file is None:
             return None
-        stamp = _stamp(file)
+        stamp = _stamp(directory, file)
         entry = self._recall(file, stamp) or self._parse(directory, file, stamp)
         if entry is None:
             return None
@@ -93,7 +97,7 @@ class TaskIndex:
             return
         self._changed = False
 
-    def _recall(self, file: str, stamp: tuple[int, int, int] | None) -> Entry | None:
+    def _recall(self, file: str, stamp: Stamp | None) -> Entry | None:
         stored = self._stored.get(file)
         if stamp is None or stored is None:
             return None
@@ -101,13 +105,13 @@ class TaskIndex:
             seen, head, needs, solutions = stored
             if seen != [*stamp]:
                 return None
-            entry = Entry(stamp, TaskHead.from_json(head), _needs(needs), _needs(solutions))  # type: ignore[arg-type]
+            entry = Entry(TaskHead.from_json(head), _needs(needs), _needs(solutions))  # type: ignore[arg-type]
         except (TypeError, ValueError):
             return None
         self._used.add(file)
         return entry
 
-    def _parse(self, directory: str, file: str, stamp: tuple[int, int, int] | None) -> Entry | None:
+    def _parse(self, directory: str, file: str, stamp: Stamp | None) -> Entry | None:
         from .parse_head import parse_head
 
         found = parse_head(directory, file)
@@ -118,15 +122,16 @@ class TaskIndex:
             self._stored[file] = [list(stamp), head.to_json(), needs, solutions]
             self._used.add(file)
             self._changed = True
-        return Entry(stamp or (0, 0, 0), head, needs, solutions)
+        return Entry(head, needs, solutions)
 
 
-def _stamp(file: str) -> tuple[int, int, int] | None:
+def _stamp(directory: str, file: str) -> Stamp | None:
     try:
         found = os.stat(file)
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    layout = layout_of(directory, file)
+    return found.st_mtime_ns, found.st_size, found.st_ino, layout.tests, layout.solution
 
 
 def _needs(stored: object) -> tuple[Need, ...]:

@@ -12,14 +12,15 @@ from .digest import symlinks
 from .discover import task_file
 from .document import DocumentConfig
 from .front_matter import FrontMatterSource
+from .layout import Layout, layout_of
 from .model import Document, Task, run_hints
-from .native import expand
+from .native import expand, prompt_problems
 from .needs import unmet
 from .problems import Problem, TaskError, as_errors, in_order
 from .prompts import Prompts, read_prompts, without_canary
 from .stages import build_stages
 from .strategy import Strategy, read_strategy
-from .structure import Layout, layout_of, needs_of
+from .structure import needs_of
 from .text import read_text
 from .toml_source import TomlSource
 from .validate import validate
@@ -43,7 +44,7 @@ def load_task(path: Path | str, *, strict: bool = False) -> Task:
     directory, file = _locate(os.fspath(path))
     parsed = parse_file(file)
     problems = list(parsed.problems)
-    layout = layout_of(directory, "native" if file.endswith(".md") else "harbor")
+    layout = layout_of(directory, file)
     prompts = Prompts()
     strategy: Strategy | None = None
     instructions: tuple[str, ...] = ()
@@ -54,6 +55,7 @@ def load_task(path: Path | str, *, strict: bool = False) -> Task:
             if layout.name == "native":
                 prompts = read_prompts(parsed.body, f"{directory}/prompts")
                 strategy = read_strategy(f"{directory}/{layout.tests}")
+                problems += prompt_problems(file, parsed.config, prompts)
             instructions = _instructions(directory, file, parsed.config, prompts, problems)
         except TaskError as error:
             problems += error.problems
@@ -79,8 +81,9 @@ def parse_file(file: str) -> Parsed:
 
 
 def _locate(path: str) -> tuple[str, str]:
+    path = os.path.abspath(path)
     if os.path.basename(path) in {"task.toml", "task.md"} and not os.path.isdir(path):
-        return os.path.dirname(path) or ".", path
+        return os.path.dirname(path), path
     file = task_file(path)
     if file is None:
         there = os.path.isdir(path)
@@ -95,8 +98,6 @@ def _instructions(
     """Return the text of every stage; report those that say nothing."""
     native = file.endswith(".md")
     if native and not config.steps:
-        if silence := missing_prompt(file, prompts):
-            problems.append(silence)
         return (prompts.base,)
     texts = []
     for name in [f"steps/{step.name}/instruction.md" for step in config.steps] or ["instruction.md"]:
@@ -106,13 +107,6 @@ def _instructions(
         if there and not texts[-1].strip():
             problems.append(Problem(path, None, None, "says nothing", "write there what the agent has to do"))
     return tuple(texts)
-
-
-def missing_prompt(file: str, prompts: Prompts) -> Problem | None:
-    """Return the problem of a native task that tells no agent what to do."""
-    if prompts.base or prompts.roles or prompts.scenes:
-        return None
-    return Problem(file, None, None, "has no prompt", "write below the front matter what the agent has to do")
 
 
 def _escapes(directory: str) -> list[Problem]:

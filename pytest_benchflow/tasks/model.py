@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from .config import Artifact, TaskConfig
     from .document import DocumentConfig
     from .environment import EnvironmentConfig, Healthcheck
+    from .layout import LayoutName, SolutionTarget, TestsTarget
     from .problems import Problem
     from .prompts import Prompts
     from .strategy import Strategy
-    from .structure import LayoutName, SolutionTarget, TestsTarget
     from .values import NetworkMode
     from .verifier import CollectHook, Hardening, Judge
 

@@ -1,14 +1,19 @@
-"""Shorthands of the native front matter, written out."""
+"""What only the native layout has: shorthands of the front matter, and prompts that must fit it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_benchflow.hints import did_you_mean
+
+from .document import DocumentConfig
 from .problems import Problem
 from .values import quoted
 
 if TYPE_CHECKING:
+    from .config import TaskConfig
     from .front_matter import FrontMatterSource
+    from .prompts import Prompts
     from .sources import Data
 
 #: What `verifier: …` and `oracle: …` may say as a string: the place they have anyway.
@@ -53,3 +58,20 @@ def without_empty(data: Data) -> Data:
         for key, value in data.items()
         if value is not None
     }
+
+
+def prompt_problems(file: str, config: TaskConfig, prompts: Prompts) -> list[Problem]:
+    """Report a task that tells no agent what to do, and prompts for roles or scenes that it does not have."""
+    found = []
+    if not config.steps and not (prompts.base or prompts.roles or prompts.scenes):
+        fix = "write below the front matter what the agent has to do"
+        found.append(Problem(file, None, None, "has no prompt", fix))
+    if isinstance(config, DocumentConfig):
+        roles, scenes = list(config.agents.roles), [scene.name for scene in config.scenes]
+        for kind, given, known in (("role", prompts.roles, roles), ("scene", prompts.scenes, scenes)):
+            for name in given:
+                if known and name not in known:
+                    reason = f"is the prompt of a {kind} that the front matter does not have"
+                    hint = did_you_mean(name, known)
+                    found.append(Problem(file, None, f"{kind}:{name}", reason, hint, "warning"))
+    return found

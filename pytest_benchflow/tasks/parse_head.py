@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from .heads import TaskHead
-from .load import missing_prompt, parse_file, task_name
+from .layout import layout_of
+from .load import parse_file, task_name
 from .model import run_hints, tags_of, word
+from .native import prompt_problems
 from .needs import Need, unmet
 from .problems import TaskError, in_order
 from .prompts import read_prompts
 from .shape import has_shape, has_siblings
-from .structure import layout_of, needs_of, solutions_of
+from .structure import needs_of, solutions_of
 
 
 def parse_head(directory: str, file: str) -> tuple[TaskHead, tuple[Need, ...], tuple[Need, ...]] | None:
@@ -26,13 +28,9 @@ def parse_head(directory: str, file: str) -> tuple[TaskHead, tuple[Need, ...], t
     config, problems = parsed.config, list(parsed.problems)
     if config is None:
         raise TaskError(problems)
-    if (
-        native
-        and not config.steps
-        and (silence := missing_prompt(file, read_prompts(parsed.body, f"{directory}/prompts")))
-    ):
-        problems.append(silence)
-    layout = layout_of(directory, "native" if native else "harbor")
+    if native:
+        problems += prompt_problems(file, config, read_prompts(parsed.body, f"{directory}/prompts"))
+    layout = layout_of(directory, file)
     needs, solutions = needs_of(config, layout), solutions_of(config, layout)
     if any(problem.severity == "error" for problem in problems):
         raise TaskError([*problems, *unmet(directory, needs)])

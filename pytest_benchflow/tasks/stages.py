@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 from .config import AgentConfig, Artifact, StepConfig, TaskConfig
 from .model import Network, Stage, StageVerifier
-from .structure import Layout, rubric_paths, script
+from .structure import rubric_paths, script
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from .environment import EnvironmentConfig
+    from .layout import Layout
     from .strategy import Strategy
     from .values import PhaseNetworkMode
     from .verifier import VerifierConfig

@@ -1,48 +1,15 @@
-"""The two directory layouts, and which files a configuration asks for in each."""
+"""Which files a configuration asks for in the directory of its task."""
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from .needs import Need
 from .verifier import VerifierConfig
 
 if TYPE_CHECKING:
     from .config import StepConfig, TaskConfig
-
-LayoutName = Literal["harbor", "native"]
-TestsTarget = Literal["/tests", "/verifier"]
-SolutionTarget = Literal["/solution", "/oracle"]
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Where a task keeps its parts, and where they go in the sandbox."""
-
-    name: LayoutName
-    tests: str
-    tests_target: TestsTarget
-    solution: str
-    solution_target: SolutionTarget
-
-
-def layout_of(directory: str, name: LayoutName) -> Layout:
-    """Return the layout; a native task may keep the older directory names where it lacks the native ones."""
-    older_tests = name == "harbor" or _only(directory, "tests", "verifier")
-    older_solution = name == "harbor" or _only(directory, "solution", "oracle")
-    return Layout(
-        name,
-        "tests" if older_tests else "verifier",
-        "/tests" if older_tests else "/verifier",
-        "solution" if older_solution else "oracle",
-        "/solution" if older_solution else "/oracle",
-    )
-
-
-def _only(directory: str, older: str, native: str) -> bool:
-    return os.path.isdir(f"{directory}/{older}") and not os.path.isdir(f"{directory}/{native}")
+    from .layout import Layout
 
 
 def script(config: TaskConfig, stem: str) -> str:

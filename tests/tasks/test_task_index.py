@@ -259,6 +259,17 @@ def test_a_run_over_one_task_keeps_the_others(make_task, cache):
     assert len(json.loads(cache.read_bytes())["tasks"]) == 2
 
 
+def test_renamed_directories_of_a_native_task_are_seen_on_a_cache_hit(make_native, write):
+    task = make_native("name: x\n", files={"verifier/test.sh": None, "tests/test.sh": "x", "solution/solve.sh": "x"})
+    (task / "verifier").rmdir()
+    settle(task)
+    index = TaskIndex()
+    assert index.head(str(task)).has_solution
+    (task / "tests").rename(task / "verifier")
+    (task / "solution").rename(task / "oracle")
+    assert index.head(str(task)).has_solution
+
+
 NOT_A_TASK = [
     {"README.md": "x"},
     {"task.toml": "[tool.other]\nx = 1\n"},

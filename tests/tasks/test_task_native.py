@@ -217,6 +217,19 @@ def test_unknown_keys_of_front_matter(make_native):
     ]
 
 
+def test_prompts_for_nobody_are_warnings(make_native):
+    front = "agents: {roles: {coder: {}}}\nscenes: [{name: review, turns: [coder]}]\n"
+    path = make_native(front, "Do it.\n## role:codr\nx\n## scene:review\ny\n", {"prompts/scene.other.md": "z"})
+    lines = [
+        "role:codr is the prompt of a role that the front matter does not have; did you mean coder?",
+        "scene:other is the prompt of a scene that the front matter does not have; known: review",
+    ]
+    head = TaskIndex().head(str(path))
+    assert head is not None
+    for found in (load_task(path).warnings, head.warnings):
+        assert [str(problem) for problem in found] == [f"{path}/task.md: {line}" for line in lines]
+
+
 def test_a_fence_that_never_ends(make_native):
     task = make_native("name: x\n", files={"task.md": "---\nname: x\n"})
     with pytest.raises(TaskError) as caught:

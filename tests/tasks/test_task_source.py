@@ -129,6 +129,11 @@ def test_the_default_branch(repo, cache):
     assert git(got.path, "rev-list", "--count", "HEAD") == "1"
 
 
+def test_a_remote_that_cannot_filter_gives_everything(repo, cache):
+    git(repo, "config", "uploadpack.allowFilter", "false")
+    assert (fetch_source(f"file://{repo}:tasks", cache).path / "two").is_dir()
+
+
 @pytest.mark.parametrize("ref", ["feature/x", "light", "heavy", "refs/heads/feature/x", "sha"])
 def test_branch_tag_and_commit(repo, cache, ref):
     first = git(repo, "rev-parse", "light")

@@ -71,6 +71,20 @@ def test_missing_parts_are_named_by_loader_and_collection_alike(make_task, toml,
         assert str(caught.value).splitlines() == wanted
 
 
+def test_steps_may_bring_their_own_tests(make_task):
+    own = {f"steps/{name}/{part}": "x" for name in ("one", "two") for part in ("instruction.md", "tests/test.sh")}
+    task = make_task(STEPS, own)
+    remove(task, ["tests/test.sh", "tests", "instruction.md"])
+    assert [stage.tests_dirs for stage in load_task(task).stages] == [
+        (task / "steps/one/tests",),
+        (task / "steps/two/tests",),
+    ]
+    (task / "steps/two/tests/test.sh").unlink()
+    with pytest.raises(TaskError) as caught:
+        load_task(task)
+    assert str(caught.value) == f"{task}/tests/test.sh: is missing; {SCRIPT}"
+
+
 def test_a_separate_verifier_may_build_its_tests(make_task):
     task = make_task(SEPARATE, {"tests/Dockerfile": "FROM x"})
     remove(task, ["tests/test.sh"])

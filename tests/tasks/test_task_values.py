@@ -327,6 +327,12 @@ def test_hosts_have_no_scheme_port_or_path(make_task, host, word):
     assert f':3: [environment] allowed_hosts {word} "{host}"; give ' in str(caught.value)
 
 
+def test_a_value_that_may_be_of_two_kinds_is_one_problem(make_task):
+    with pytest.raises(TaskError) as caught:
+        load_task(make_task("[benchflow]\nassets = 3"))
+    assert len(caught.value.problems) == 1
+
+
 def test_all_problems_of_a_file_come_together_in_order(make_task):
     task = make_task(
         '[environment]\ncpus = "x"\nmemory_bm = 4\nallowed_hosts = ["http://x"]\n\n[agent]\ntimeout_sec = "10m"\n'

@@ -11,18 +11,11 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from pytest_benchflow.cache import cache_directory
 from pytest_benchflow.errors import SandboxError
 
 _NAME_LENGTH = 24
 _POLL_SEC = 0.05
-
-
-def cache_dir() -> Path:
-    """Return where everything worth keeping between runs is kept."""
-    if chosen := os.environ.get("BF_CACHE_DIR"):
-        return Path(chosen).absolute()
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base).absolute() / "pytest-benchflow"
 
 
 def layer_name(key: str) -> str:
@@ -41,7 +34,7 @@ class LayerStore:
     @property
     def path(self) -> Path:
         """The directory that holds the layers, made on first use and closed to others."""
-        path = (self._directory or cache_dir()) / "layers"
+        path = (self._directory or cache_directory()) / "layers"
         if not path.is_dir():
             try:
                 path.mkdir(parents=True, exist_ok=True, mode=0o700)

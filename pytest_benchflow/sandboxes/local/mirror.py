@@ -17,10 +17,12 @@ from .guest import hostview
 from .layers import LayerStore
 
 #: Deeper directories are rarely written to, and each one costs a block on disk.
-_DEPTH = 4
-_WHOLE = ("/etc", "/usr/local", "/var/lib/apt", "/var/lib/dpkg")
-_COPIED = "/etc"
-_MAX_FILE_BYTES = 1 << 20
+_DEPTH = 6
+_WHOLE = ("/etc", "/usr/local", "/var/lib/dpkg")
+#: Files that are edited or locked in place rather than replaced.
+_COPIED = ("/etc/", "/var/lib/dpkg/")
+_NOT_COPIED = "/var/lib/dpkg/info/"
+_MAX_FILE_BYTES = 4 << 20
 
 
 async def ensure_mirror(store: LayerStore, name: str) -> None:
@@ -34,7 +36,7 @@ async def ensure_mirror(store: LayerStore, name: str) -> None:
 
 
 def _mirror(target: Path) -> None:
-    for area in hostview.look().areas:
+    for area in hostview.look().seen_by(privileged=False):
         _copy(f"/{area.path}", str(target / area.key), depth=_DEPTH)
 
 
@@ -48,11 +50,12 @@ def _copy(source: str, target: str, depth: int) -> None:
                 whole = any(entry.path == top or entry.path.startswith(f"{top}/") for top in _WHOLE)
                 if status.st_mode & 0o005 == 0o005 and (depth > 1 or whole):
                     _copy(entry.path, copy, depth - 1)
-            elif _is_setting(entry.path, status):
+            elif _is_edited(entry.path, status):
                 shutil.copy(entry.path, copy)
     os.chmod(target, stat.S_IMODE(os.stat(source).st_mode) | 0o700)
 
 
-def _is_setting(path: str, status: os.stat_result) -> bool:
-    readable = stat.S_ISREG(status.st_mode) and status.st_mode & 0o004
-    return bool(readable) and path.startswith(f"{_COPIED}/") and status.st_size <= _MAX_FILE_BYTES
+def _is_edited(path: str, status: os.stat_result) -> bool:
+    readable = stat.S_ISREG(status.st_mode) and bool(status.st_mode & 0o004)
+    wanted = path.startswith(_COPIED) and not path.startswith(_NOT_COPIED)
+    return readable and wanted and status.st_size <= _MAX_FILE_BYTES

@@ -9,7 +9,11 @@ from .hostview import Area
 
 #: Character device 0:0 in an overlay's lower layer hides the name in the layers below it.
 _WHITEOUT = os.makedev(0, 0)
-_APT_CONF = "apt/apt.conf.d/zz-sandbox"
+#: Where only root exists, apt cannot download as a user of its own, nor can man-db index pages as its.
+_PACKAGE_SETTINGS = {
+    "apt/apt.conf.d": 'APT::Sandbox::User "root";\n',
+    "dpkg/dpkg.cfg.d": "path-exclude=/usr/share/man/*\n",
+}
 
 
 def make_mask(area: Area, top: str, hostname: str, *, privileged: bool) -> str | None:
@@ -23,10 +27,10 @@ def make_mask(area: Area, top: str, hostname: str, *, privileged: bool) -> str |
         os.mknod(f"{top}/{path}", stat.S_IFCHR, _WHITEOUT)
     if area.path == "etc":
         _write_own_files(top, hostname)
-        if not privileged and os.path.isdir("/etc/apt/apt.conf.d"):
-            # Where only root exists, apt cannot change to a user of its own for downloads.
-            _make_parents("/etc", top, _APT_CONF)
-            _write(f"{top}/{_APT_CONF}", 'APT::Sandbox::User "root";\n', 0o644)
+        for directory, text in _PACKAGE_SETTINGS.items():
+            if not privileged and os.path.isdir(f"/etc/{directory}"):
+                _make_parents("/etc", top, f"{directory}/zz-sandbox")
+                _write(f"{top}/{directory}/zz-sandbox", text, 0o644)
     return top
 
 

@@ -11,7 +11,7 @@ _ALWAYS = ("etc", "opt", "usr")
 _MERGED = ("bin", "lib", "lib32", "lib64", "libx32", "sbin")
 _PACKAGES = ("var/lib/apt", "var/lib/dpkg")
 #: How far to look for what is private; /usr is public throughout.
-_HIDING_DEPTH = {"etc": 16, "opt": 1, "var/lib/apt": 2, "var/lib/dpkg": 1}
+_HIDING_DEPTH = {"etc": 16, "opt": 1, "var/lib/apt": 2, "var/lib/dpkg": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,10 @@ class HostView:
 
     areas: tuple[Area, ...]
     links: tuple[tuple[str, str], ...]
+
+    def seen_by(self, *, privileged: bool) -> list[Area]:
+        """List the areas to show; apt insists on owning its lists, so an ordinary user's sandbox fetches its own."""
+        return [area for area in self.areas if privileged or area.path != "var/lib/apt"]
 
 
 def look() -> HostView:

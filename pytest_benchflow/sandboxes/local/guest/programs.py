@@ -61,7 +61,7 @@ def _become(message: wire.Message, stdin: int, stdout: int, stderr: int, started
         try:
             os.execvpe(argv[0], argv, env)  # noqa: S606
         except OSError as error:
-            raise users.StartError(f"{argv[0]}: {error.strerror}") from None
+            raise users.StartError(error.strerror or str(error)) from None
     except BaseException as error:
         os.write(started, (str(error) or repr(error)).encode(errors="replace")[:4096])
         os._exit(NOT_STARTED)

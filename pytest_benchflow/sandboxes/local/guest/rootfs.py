@@ -70,7 +70,7 @@ def enter(config: Message, host: HostView) -> None:
     os.mkdir(root)
     _make_skeleton(f"{scratch}/skeleton", host, prefix, config["open_prefix"])
     builder.mount(_ROOT, f"{scratch}/skeleton", None, root)
-    for area in host.areas:
+    for area in host.seen_by(privileged=config["privileged"]):
         mask = etc.make_mask(area, f"{scratch}/mask-{area.key}", config["hostname"], privileged=config["privileged"])
         if area.has_mounts and not config["privileged"]:
             # The kernel refuses an overlay over mounts that a user namespace inherited.

@@ -1,0 +1,47 @@
+"""Collecting 10,000 tasks beside pytest collecting 10,000 one-test files, and what the plugin costs other suites."""
+
+from __future__ import annotations
+
+import re
+import statistics
+import sys
+from pathlib import Path
+
+import measure
+from workloads import write_tasks, write_test_files
+
+COUNT = 10_000
+ROUNDS = 15
+
+
+def collecting(scratch: Path) -> None:
+    """Print seconds and ratios; the bars are 0.4 the first time and 0.2 the second."""
+    write_tasks(scratch / "tasks", COUNT)
+    write_test_files(scratch / "files", COUNT)
+    (scratch / "pytest.ini").write_text("[pytest]\n")
+    files = _seconds(scratch, "files", "-p", "no:benchflow")
+    first = _seconds(scratch, "tasks")
+    second = _seconds(scratch, "tasks")
+    print(f"collect {COUNT} test files   {files:6.2f} s")
+    print(f"collect {COUNT} tasks, cold  {first:6.2f} s   {first / files:.2f} × (bar 0.40)")
+    print(f"collect {COUNT} tasks, again {second:6.2f} s   {second / files:.2f} × (bar 0.20)")
+
+
+def overhead(scratch: Path) -> None:
+    """Print what the installed plugin adds to a run without tasks; the bar is 40 ms."""
+    suite = scratch / "suite"
+    write_test_files(suite, 1)
+    (suite / "pytest.ini").write_text("[pytest]\n")
+    pairs = [
+        (measure.pytest("-q", cwd=suite).cpu, measure.pytest("-q", "-p", "no:benchflow", cwd=suite).cpu)
+        for _ in range(ROUNDS)
+    ]
+    added = statistics.median(ours for ours, _ in pairs) - statistics.median(plain for _, plain in pairs)
+    print(f"added to a suite without tasks {added * 1000:5.1f} ms of CPU (bar 40)")
+
+
+def _seconds(scratch: Path, folder: str, *more: str) -> float:
+    done = measure.run([sys.executable, "-m", "pytest", folder, "--collect-only", "-q", *more], scratch)
+    found = re.search(r"collected in ([\d.]+)s", done.output)
+    assert found, done.output[-500:]
+    return float(found[1])

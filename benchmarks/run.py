@@ -1,0 +1,28 @@
+"""Run all benchmarks: `make bench`, or `python benchmarks/run.py collection.collecting` for some of them."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+import collection
+import rollouts
+
+BENCHMARKS = {
+    "collection.collecting": collection.collecting,
+    "collection.overhead": collection.overhead,
+    "rollouts.local": rollouts.local,
+}
+
+
+def main(names: list[str]) -> None:
+    """Run each benchmark in a scratch directory of its own."""
+    for name in names or BENCHMARKS:
+        print(f"== {name}", flush=True)
+        with tempfile.TemporaryDirectory(prefix="benchflow-bench-") as scratch:
+            BENCHMARKS[name](Path(scratch))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

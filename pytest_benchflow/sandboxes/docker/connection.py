@@ -1,0 +1,137 @@
+"""Connections that the daemon hands over after the request: byte streams of a program, or a long answer.
+
+The SDK is not used here: its sockets skip what its reader has already buffered, which loses a program's first bytes,
+and a thread that waits in one cannot be interrupted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from .address import Address
+from .engine import EngineError, Unreachable
+
+_LIMIT = 1 << 18
+_HEAD_TIMEOUT_SEC = 180.0
+_CONNECT_TIMEOUT_SEC = 20.0
+
+
+class Connection:
+    """An open connection, after the head of the daemon's answer."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chunked: bool) -> None:
+        self.reader = reader
+        self._writer = writer
+        self._chunked = chunked
+        self._ended = False
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes, waiting while the other side is slow; BrokenPipeError if it has gone."""
+        try:
+            self._writer.write(data)
+            await self._writer.drain()
+        except (ConnectionError, RuntimeError):
+            raise BrokenPipeError("the connection is closed") from None
+
+    def write_eof(self) -> None:
+        """Close the sending half; idempotent."""
+        if not self._ended and not self._writer.is_closing():
+            self._ended = True
+            if self._writer.can_write_eof():
+                self._writer.write_eof()
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        """Yield the lines of a long answer as they come."""
+        rest = b""
+        async for piece in self._pieces():
+            *whole, rest = (rest + piece).split(b"\n")
+            for line in whole:
+                yield line
+        if rest:
+            yield rest
+
+    def close(self) -> None:
+        """Drop the connection; idempotent."""
+        self._writer.close()
+
+    async def _pieces(self) -> AsyncIterator[bytes]:
+        if not self._chunked:
+            while data := await self.reader.read(_LIMIT):
+                yield data
+            return
+        while size := int((await self.reader.readline()).split(b";")[0] or b"0", 16):
+            yield (await self.reader.readexactly(size + 2))[:-2]
+
+
+async def open_connection(
+    address: Address,
+    path: str,
+    *,
+    query: dict[str, str] | None = None,
+    body: dict[str, Any] | None = None,
+    file: Path | None = None,
+    upgrade: bool = True,
+) -> Connection:
+    """POST a request and return its connection; EngineError if the daemon refuses it."""
+    try:
+        async with asyncio.timeout(_CONNECT_TIMEOUT_SEC):
+            reader, writer = await _connect(address)
+    except (OSError, TimeoutError) as error:
+        raise Unreachable(address, getattr(error, "strerror", None) or str(error) or "timed out") from None
+    try:
+        content = json.dumps(body).encode() if body is not None else b""
+        kind = "application/json" if file is None else "application/x-tar"
+        size = len(content) if file is None else file.stat().st_size
+        head = f"POST {path}{'?' + urlencode(query) if query else ''} HTTP/1.1\r\nHost: docker\r\n"
+        head += f"Content-Type: {kind}\r\nContent-Length: {size}\r\n"
+        head += "Connection: Upgrade\r\nUpgrade: tcp\r\n" if upgrade else "Connection: close\r\n"
+        writer.write(head.encode() + b"\r\n" + content)
+        if file is not None:
+            await _send(file, writer)
+        async with asyncio.timeout(_HEAD_TIMEOUT_SEC):
+            return await _answer(reader, writer)
+    except (OSError, asyncio.IncompleteReadError) as error:
+        writer.close()
+        raise Unreachable(address, str(error) or "connection closed") from None
+    except BaseException:
+        writer.close()
+        raise
+
+
+async def _connect(address: Address) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    if address.is_local:
+        return await asyncio.open_unix_connection(address.socket_path, limit=_LIMIT)
+    host, port = address.host_and_port
+    return await asyncio.open_connection(host, port, ssl=address.ssl_context(), limit=_LIMIT)
+
+
+async def _send(file: Path, writer: asyncio.StreamWriter) -> None:
+    with file.open("rb") as source:
+        while data := source.read(_LIMIT):
+            writer.write(data)
+            await writer.drain()
+
+
+async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Connection:
+    head = await reader.readuntil(b"\r\n\r\n")
+    first, *rest = head.decode("latin-1").split("\r\n")
+    fields = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in rest)}
+    status = int(first.split()[1])
+    connection = Connection(reader, writer, chunked=fields.get("transfer-encoding") == "chunked")
+    if status in (101, 200):
+        return connection
+    length = fields.get("content-length")
+    text = await reader.readexactly(int(length)) if length else b"".join([line async for line in connection.lines()])
+    raise EngineError(status, _message(text))
+
+
+def _message(text: bytes) -> str:
+    try:
+        return str(json.loads(text)["message"]).strip()
+    except (ValueError, KeyError, TypeError):
+        return text.decode(errors="replace").strip() or "no reason given"

@@ -1,0 +1,232 @@
+"""Hooks of a conftest, and an agent that a conftest brings along."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from project import Project
+
+FAKE_AGENT = """
+from dataclasses import dataclass
+
+from pytest_benchflow.agents import AgentOutcome, PromptResult
+
+
+@dataclass
+class FakeSession:
+    context: object
+    closed: bool = False
+
+    async def prompt(self, text, *, timeout_sec):
+        self.context.emit({"type": "user_message", "text": text})
+        done = await self.context.sandbox.exec(f"echo {self.model} > done.txt; cat /instruction.md > asked.txt")
+        assert done.return_code == 0
+        self.context.emit({"type": "tool_call", "command": "echo"})
+        return PromptResult(AgentOutcome.COMPLETED, n_tool_calls=1)
+
+    async def close(self):
+        self.closed = True
+
+    model = "none"
+
+
+class FakeAgent:
+    name = "fake"
+    takes_model = True
+
+    def why_not(self, task):
+        return None
+
+    def environment(self, task):
+        return {}
+
+    async def install(self, context):
+        done = await context.sandbox.exec("echo installed > /tmp/installed", user=0)
+        assert done.return_code == 0
+
+    async def connect(self, context):
+        return FakeSession(context)
+
+
+def pytest_bf_register_agents(registry):
+    registry.register(FakeAgent())
+"""
+
+
+@pytest.fixture(scope="module", params=[(), ("-n", "2")], ids=["one-process", "two-workers"])
+def hooked(request: pytest.FixtureRequest, new_project: Callable[..., Project]) -> tuple[Project, pytest.RunResult]:
+    """Run two tasks below a folder whose root conftest implements every hook and notes each call."""
+    project = new_project()
+    project.task("tasks/one")
+    project.task("tasks/two", test="echo 0.5 > /logs/verifier/reward.txt")
+    project.write(
+        {
+            "conftest.py": """
+            import dataclasses, os
+            from pathlib import Path
+
+            NOTES = Path(__file__).parent / "notes"
+
+            def note(*words):
+                with NOTES.open("a") as file:
+                    print(*words, file=file)
+
+            def pytest_bf_modify_config(config, task):
+                note("config", task.name)
+                return dataclasses.replace(config, threshold=0.5) if task.name == "two" else None
+
+            def pytest_bf_rollout_phase(rollout, phase):
+                note("phase", rollout.task.name, phase)
+
+            def pytest_bf_rollout_result(result):
+                note("result", result.task_name, result.status)
+
+            def pytest_bf_summary(report):
+                note("summary", len(report.rollouts), "worker" if "PYTEST_XDIST_WORKER" in os.environ else "here")
+
+            def pytest_runtest_setup(item):
+                note("setup", item.nodeid)
+            """
+        }
+    )
+    return project, project.run("tasks", *request.param)
+
+
+def notes(project: Project) -> list[str]:
+    return (project.root / "notes").read_text().splitlines()
+
+
+Hooked = tuple[Project, pytest.RunResult]
+
+
+def test_the_hook_changes_the_configuration_of_one_rollout(hooked: Hooked) -> None:
+    hooked[1].assert_outcomes(passed=2)
+    configs = [json.loads((path / "config.json").read_text()) for path in hooked[0].rollout_dirs()]
+    assert {config["task_name"]: config["threshold"] for config in configs} == {"one": 1.0, "two": 0.5}
+
+
+def test_every_phase_is_announced_in_order(hooked: Hooked) -> None:
+    phases = [line.split()[2] for line in notes(hooked[0]) if line.startswith("phase one ")]
+    assert phases == ["setup", "start", "install_agent", "connect", "execute", "verify"]
+
+
+def test_every_result_is_announced_once(hooked: Hooked) -> None:
+    assert sorted(line for line in notes(hooked[0]) if line.startswith("result ")) == [
+        "result one passed",
+        "result two passed",
+    ]
+
+
+def test_the_summary_is_given_once_where_pytest_was_started(hooked: Hooked) -> None:
+    assert [line for line in notes(hooked[0]) if line.startswith("summary ")] == ["summary 2 here"]
+
+
+def test_pytests_own_hooks_of_a_conftest_are_called_for_rollouts(hooked: Hooked) -> None:
+    assert sorted(line for line in notes(hooked[0]) if line.startswith("setup ")) == [
+        "setup tasks/one/task.toml::oracle",
+        "setup tasks/two/task.toml::oracle",
+    ]
+
+
+def test_a_hook_in_a_folder_is_for_the_tasks_below_it_only(project: Project) -> None:
+    project.task("tasks/strict/one", test="echo 0.5 > /logs/verifier/reward.txt")
+    project.task("tasks/mild/one", test="echo 0.5 > /logs/verifier/reward.txt")
+    project.write(
+        {
+            "tasks/mild/conftest.py": """
+            import dataclasses
+
+            def pytest_bf_modify_config(config, task):
+                return dataclasses.replace(config, threshold=0.4)
+            """
+        }
+    )
+    done = project.run("tasks", "-v")
+    done.stdout.fnmatch_lines(["tasks/mild/one/task.toml::oracle PASSED*", "tasks/strict/one/task.toml::oracle FAILED*"])
+
+
+def test_a_hook_changes_the_task(project: Project) -> None:
+    project.task("tasks/one")
+    project.write(
+        {
+            "conftest.py": """
+            import dataclasses
+
+            def pytest_bf_modify_task(task):
+                hints = dataclasses.replace(task.run, trials=2, threshold=0.1)
+                stage = dataclasses.replace(task.stages[0], instruction="Something else.")
+                return dataclasses.replace(task, run=hints, stages=(stage,))
+            """
+        }
+    )
+    done = project.run("tasks", "-v")
+    done.assert_outcomes(passed=2)
+    done.stdout.fnmatch_lines(["tasks/one/task.toml::oracle/1 PASSED*", "tasks/one/task.toml::oracle/2 PASSED*"])
+    assert {json.loads((path / "prompts.json").read_text())[0] for path in project.rollout_dirs()} == {"Something else."}
+    assert {json.loads((path / "config.json").read_text())["threshold"] for path in project.rollout_dirs()} == {0.1}
+
+
+@pytest.fixture(scope="module")
+def with_agent(new_project: Callable[..., Project]) -> Project:
+    """Make a project whose conftest registers an agent that takes models."""
+    project = new_project()
+    project.task("tasks/one")
+    return project.write({"conftest.py": FAKE_AGENT})
+
+
+def test_an_agent_of_the_conftest_runs_once_per_model(with_agent: Project) -> None:
+    done = with_agent.run("-v", "--bf-agent=fake,nop", "--bf-model=m/one", "--bf-model=m two", "--bf-job-name=a")
+    done.assert_outcomes(passed=2, failed=1)
+    done.stdout.fnmatch_lines(
+        [
+            "tasks/one/task.toml::fake/m/one PASSED*",
+            "tasks/one/task.toml::fake/m-two PASSED*",
+            "tasks/one/task.toml::nop FAILED*",
+        ]
+    )
+    configs = [json.loads((path / "config.json").read_text()) for path in with_agent.rollout_dirs("a")]
+    assert sorted(str(config["model"]) for config in configs) == ["None", "m two", "m/one"]
+    assert [line.split()[0] for line in done.outlines if line.startswith(("fake", "nop "))][:3] == [
+        "fake/m/one",
+        "fake/m",
+        "nop",
+    ]
+
+
+def test_models_are_selected_by_mark(with_agent: Project) -> None:
+    options = ("--bf-agent=fake", "--bf-model=a", "--bf-model=b", "--bf-trials=2")
+    assert with_agent.ids(*options, "-m", "bf(model='b')") == [
+        "tasks/one/task.toml::fake/b/1",
+        "tasks/one/task.toml::fake/b/2",
+    ]
+
+
+def test_the_agents_events_and_tool_calls_are_recorded(with_agent: Project) -> None:
+    with_agent.run("--bf-agent=fake", "--bf-job-name=b", "--bf-json=r.json").assert_outcomes(passed=1)
+    (directory,) = with_agent.rollout_dirs("b")
+    events = [json.loads(line) for line in (directory / "trajectory/acp_trajectory.jsonl").read_text().splitlines()]
+    assert [(event["seq"], event["type"]) for event in events] == [(1, "user_message"), (2, "tool_call")]
+    assert events[0]["text"] == "Make done.txt.\n"
+    assert json.loads((directory / "result.json").read_text())["n_tool_calls"] == 1
+
+
+def test_an_agent_that_breaks_in_install_is_an_error(project: Project) -> None:
+    project.task("tasks/one")
+    broken = FAKE_AGENT.replace("        assert done.return_code == 0\n\n    async def connect", """\
+        raise RuntimeError("no space left")
+
+    async def connect""")
+    done = project.write({"conftest.py": broken}).run("--bf-agent=fake")
+    done.assert_outcomes(errors=1)
+    done.stdout.fnmatch_lines(["*internal error in install_agent: RuntimeError: no space left;*see exception.txt*"])
+    assert "Traceback" in (project.rollout_dir() / "exception.txt").read_text()
+    assert "Traceback" not in done.stdout.str()
+
+
+def test_a_name_that_is_registered_twice_is_a_usage_error(project: Project) -> None:
+    project.task("tasks/one")
+    done = project.write({"conftest.py": FAKE_AGENT.replace('name = "fake"', 'name = "nop"')}).run()
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    done.stderr.fnmatch_lines(["ERROR: agent 'nop' is registered twice; give one of them another name"])

@@ -1,0 +1,290 @@
+"""What the options of the command line do to a whole run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from project import Project, write_task
+
+HALF = "echo 0.5 > /logs/verifier/reward.txt"
+
+
+@pytest.fixture(scope="module")
+def three(new_project: Callable[..., Project]) -> Project:
+    """Make three tasks: one sound, one that gives everybody half a reward, one that even nop passes."""
+    project = new_project()
+    project.task("tasks/sound")
+    project.task("tasks/half", test=HALF)
+    project.task("tasks/gift", test="echo 1 > /logs/verifier/reward.txt")
+    return project
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one-process", "two-workers"])
+def test_a_dry_run_lists_the_cells_and_starts_nothing(new_project: Callable[..., Project], workers: tuple[str, ...]) -> None:
+    project = new_project()
+    project.task("tasks/sound")
+    project.task("tasks/unsolved", solve=None)
+    project.task("tasks/later", toml='[benchflow]\nskip = "not yet"\n')
+    done = project.run("tasks", "--bf-dry-run", "--bf-agent=oracle,nop", *workers)
+    assert done.ret == 0
+    done.stdout.fnmatch_lines(
+        [
+            "tasks/later/task.toml::oracle  will be skipped: not yet",
+            "tasks/sound/task.toml::oracle  ready",
+            "tasks/sound/task.toml::nop  ready",
+            "tasks/unsolved/task.toml::oracle  will be skipped: no oracle solution*",
+            "tasks/unsolved/task.toml::nop  ready",
+            "6 rollouts on local*none calls a model, so they cost nothing",
+        ]
+    )
+    assert not (project.root / "jobs").exists()
+
+
+def test_shards_are_disjoint_even_and_together_everything(new_project: Callable[..., Project]) -> None:
+    project = new_project()
+    for number in range(7):
+        project.task(f"tasks/t{number}")
+    project.write({"test_plain.py": "def test_plain(): pass\n"})
+    everything = project.ids("tasks")
+    shards = [project.ids("tasks", f"--bf-shard={index}/3") for index in (1, 2, 3)]
+    assert Counter(sum(shards, [])) == Counter(everything)
+    assert sorted(len(shard) for shard in shards) == [2, 2, 3]
+    assert project.ids("tasks", "--bf-shard=2/3") == shards[1]
+    assert [nodeid for nodeid in everything if nodeid in shards[0]] == shards[0]
+
+
+def test_a_shard_leaves_ordinary_tests_alone(three: Project) -> None:
+    (three.root / "test_plain.py").write_text("def test_plain(): pass\n")
+    done = three.run("--bf-shard=1/3", "--collect-only", "-q")
+    assert "test_plain.py::test_plain" in done.outlines
+    done.stdout.fnmatch_lines(["*2 deselected*"])
+
+
+def test_tasks_come_from_a_git_repository(project: Project, tmp_path: Path) -> None:
+    origin = tmp_path / "origin"
+    write_task(origin / "bench/one")
+    write_task(origin / "bench/two")
+    write_task(origin / "other/three")
+    for command in (
+        ["init", "-q", "-b", "main"],
+        ["add", "."],
+        ["-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-qm", "tasks"],
+    ):
+        subprocess.run(["git", *command], cwd=origin, check=True)
+    done = project.run(f"--bf-source={origin}:bench", "-v")
+    done.assert_outcomes(passed=2)
+    workers = project.run(f"--bf-source={origin}:bench", "-n", "2")
+    workers.assert_outcomes(passed=2)
+
+
+def test_a_source_that_does_not_exist_is_a_usage_error(project: Project, tmp_path: Path) -> None:
+    done = project.run(f"--bf-source={tmp_path / 'nowhere'}")
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    done.stderr.fnmatch_lines(["ERROR: *nowhere*"])
+
+
+def test_a_selftest_wants_nop_to_fail_and_oracle_to_pass(three: Project) -> None:
+    done = three.run("tasks", "--bf-selftest", "-v")
+    done.assert_outcomes(passed=4, failed=2)
+    done.stdout.fnmatch_lines(
+        [
+            "tasks/gift/task.toml::nop FAILED*",
+            "tasks/gift/task.toml::oracle PASSED*",
+            "tasks/half/task.toml::nop PASSED*",
+            "tasks/half/task.toml::oracle FAILED*",
+            "tasks/sound/task.toml::nop PASSED*",
+            "tasks/sound/task.toml::oracle PASSED*",
+            "nop passed: the verifier gives 1.00 to an agent that did nothing*",
+        ]
+    )
+
+
+def test_trials_repeat_every_combination_with_directories_of_their_own(three: Project) -> None:
+    done = three.run("tasks/sound", "--bf-trials=3", "-v", "--bf-job-name=trials")
+    done.assert_outcomes(passed=3)
+    done.stdout.fnmatch_lines([f"tasks/sound/task.toml::oracle/{trial} PASSED*" for trial in (1, 2, 3)])
+    configs = [json.loads((path / "config.json").read_text()) for path in three.rollout_dirs("trials")]
+    assert sorted(config["trial"] for config in configs) == [1, 2, 3]
+
+
+def test_the_threshold_decides(three: Project) -> None:
+    three.run("tasks/half", "--bf-threshold=0.5").assert_outcomes(passed=1)
+    three.run("tasks/half", "--bf-threshold=0.51").assert_outcomes(failed=1)
+
+
+def test_a_marker_beats_the_task_which_beats_the_option(project: Project) -> None:
+    project.task("tasks/option", test=HALF)
+    project.task("tasks/task", test=HALF, toml="[benchflow]\nthreshold = 0.4\n")
+    project.task("tasks/marker", test=HALF, toml="[benchflow]\nthreshold = 0.9\n")
+    project.write(
+        {
+            "conftest.py": """
+            import pytest
+
+            def pytest_collection_modifyitems(items):
+                for item in items:
+                    if "tasks/marker/" in item.nodeid:
+                        item.add_marker(pytest.mark.bf_threshold(0.5))
+            """
+        }
+    )
+    project.run("tasks", "--bf-threshold=0.6", "-v").stdout.fnmatch_lines(
+        [
+            "tasks/marker/task.toml::oracle PASSED*",
+            "tasks/option/task.toml::oracle FAILED*",
+            "tasks/task/task.toml::oracle PASSED*",
+        ]
+    )
+
+
+def test_a_marker_that_is_no_number_is_named(project: Project) -> None:
+    project.task("tasks/one")
+    project.write(
+        {
+            "conftest.py": """
+            import pytest
+
+            def pytest_collection_modifyitems(items):
+                items[0].add_marker(pytest.mark.bf_threshold("high"))
+            """
+        }
+    )
+    done = project.run("tasks")
+    done.assert_outcomes(errors=1)
+    done.stdout.fnmatch_lines(["*tasks/one/task.toml::oracle: bf_threshold takes one number; write bf_threshold(0.8)*"])
+    assert "pytest_benchflow/" not in done.stdout.str()
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one-process", "two-workers"])
+def test_report_only_forgives_low_rewards_and_nothing_else(
+    new_project: Callable[..., Project], workers: tuple[str, ...]
+) -> None:
+    project = new_project()
+    project.task("tasks/low", test=HALF)
+    project.task("tasks/broken", test="exit 0")
+    low = project.run("tasks/low", "--bf-report-only", "-rx", "--bf-json=r.json", *workers)
+    assert low.ret == 0
+    low.assert_outcomes(xfailed=1)
+    low.stdout.fnmatch_lines(["*report only: reward 0.50 is below 1.00*"])
+    assert json.loads((project.root / "r.json").read_text())["rollouts"][0]["status"] == "failed"
+    assert project.run("tasks/broken", "--bf-report-only", *workers).ret == pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one-process", "two-workers"])
+def test_quarantined_tasks_run_and_report_but_never_block(
+    new_project: Callable[..., Project], workers: tuple[str, ...]
+) -> None:
+    project = new_project()
+    project.task("tasks/by-file", test=HALF, toml="[benchflow]\nquarantine = true\n")
+    project.task("tasks/by-conftest", test="exit 0")
+    project.task("tasks/passes", toml="[benchflow]\nquarantine = true\n")
+    project.write(
+        {
+            "conftest.py": """
+            import pytest
+
+            def pytest_collection_modifyitems(items):
+                for item in items:
+                    if "by-conftest" in item.nodeid:
+                        item.add_marker(pytest.mark.bf_quarantine)
+            """
+        }
+    )
+    done = project.run("tasks", "--bf-json=r.json", "-rx", *workers)
+    assert done.ret == 0
+    done.assert_outcomes(passed=1, xfailed=2)
+    statuses = {e["id"].split("/")[1]: e["status"] for e in json.loads((project.root / "r.json").read_text())["rollouts"]}
+    assert statuses == {"by-file": "quarantined", "by-conftest": "quarantined", "passes": "passed"}
+    done.stdout.fnmatch_lines(["*quarantined: reward 0.50 is below 1.00*"])
+
+
+def test_a_task_file_may_ask_for_skip_and_xfail(project: Project) -> None:
+    project.task("tasks/skipped", toml='[benchflow]\nskip = "flaky on fridays"\n')
+    project.task("tasks/expected", test=HALF, toml='[benchflow]\nxfail = "known to be hard"\n')
+    done = project.run("tasks", "-rsx")
+    done.assert_outcomes(skipped=1, xfailed=1)
+    done.stdout.fnmatch_lines(["*flaky on fridays*"])
+    done.stdout.fnmatch_lines(["*known to be hard*"])
+    assert [path.name.split("__")[0] for path in project.rollout_dirs()] == ["expected"]
+
+
+def test_an_expected_failure_that_the_agent_overcomes_is_reported(project: Project) -> None:
+    project.task("tasks/easy", toml='[benchflow]\nxfail = "known to be hard"\n')
+    project.run("tasks").assert_outcomes(xpassed=1)
+
+
+def test_time_limits_can_be_set_and_multiplied(project: Project) -> None:
+    project.task("tasks/slow", solve="sleep 300")
+    done = project.run("tasks", "--bf-agent-timeout=0.5", "--bf-timeout-multiplier=2", "--bf-json=r.json")
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(["*agent: stopped after 1 s*"])
+
+
+def test_the_environment_of_agent_and_verifier_can_be_given(project: Project) -> None:
+    project.task("tasks/env", solve='echo "$WORD" > /app/word', test="""
+        [ "$(cat /app/word)" = hello ] && [ "$CHECK" = strict ] && [ -z "$WORD" ]
+        echo $((1 - $?)) > /logs/verifier/reward.txt
+    """)
+    project.run("tasks", "--bf-agent-env=WORD=hello", "--bf-verifier-env=CHECK=strict").assert_outcomes(passed=1)
+
+
+def test_results_go_where_they_are_asked_to(project: Project) -> None:
+    project.task("tasks/one")
+    project.run("tasks", "--bf-jobs-dir=out/here", "--bf-job-name=mine").assert_outcomes(passed=1)
+    assert len(list(project.root.glob("out/here/mine/one__*/result.json"))) == 1
+    assert not (project.root / "jobs").exists()
+
+
+def test_a_job_name_that_is_taken_is_refused_before_anything_runs(project: Project) -> None:
+    project.task("tasks/one")
+    project.run("tasks", "--bf-job-name=mine").assert_outcomes(passed=1)
+    for workers in ((), ("-n", "2")):
+        again = project.run("tasks", "--bf-job-name=mine", *workers)
+        assert again.ret == pytest.ExitCode.USAGE_ERROR
+        assert "jobs/mine exists already; choose another --bf-job-name or remove it" in again.stderr.str() + again.stdout.str()
+        assert len(project.rollout_dirs()) == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--bf-agent=orakle"], "unknown agent 'orakle'; did you mean oracle?"),
+        (["--bf-agent=zzz"], "unknown agent 'zzz'; known: "),
+        (["--bf-sandbox=locl"], "unknown sandbox 'locl'; did you mean local?"),
+        (["--bf-trials=0"], "--bf-trials is '0'; give a whole number from 1 up"),
+        (["--bf-threshold=nan"], "--bf-threshold is 'nan'; give a number"),
+        (["--bf-shard=3/2"], "--bf-shard '3/2' is no slice; write I/N with 1 ≤ I ≤ N, for example 1/4"),
+        (["--bf-agent-env=NOVALUE"], "--bf-agent-env 'NOVALUE' is no assignment; write NAME=value"),
+        (["--bf-concurrency=lots", "-n", "2"], "--bf-concurrency is 'lots'; give a whole number from 1 up"),
+    ],
+)
+def test_a_bad_option_ends_the_run_with_one_line(three: Project, args: list[str], message: str) -> None:
+    done = three.run("tasks", *args)
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    assert [line for line in done.errlines if line.strip()] == [line for line in done.errlines if message in line]
+    assert message in done.stderr.str()
+
+
+def test_help_lists_every_option(project: Project) -> None:
+    text = project.run("--help").stdout.str()
+    for flag in ("--bf-agent", "--bf-model", "--bf-sandbox", "--bf-threshold", "--bf-trials", "--bf-json", "--bf-shard"):
+        assert flag in text
+    assert "bf_threshold" in text
+
+
+def test_concurrency_is_a_cap(project: Project) -> None:
+    """Each of four rollouts notes when it runs, in a directory they share only through their results."""
+    for number in range(4):
+        project.task(f"tasks/t{number}", solve="date +%s%N > /app/begin; sleep 0.2; date +%s%N > /app/end", test="""
+            mkdir -p /logs/verifier && cat /app/begin /app/end > /logs/verifier/times
+            echo 1 > /logs/verifier/reward.txt
+        """)
+    project.run("tasks", "--bf-concurrency=2").assert_outcomes(passed=4)
+    spans = [tuple(map(int, path.read_text().split())) for path in project.root.glob("jobs/*/*/verifier/times")]
+    assert len(spans) == 4
+    assert max(sum(b <= begin < e for b, e in spans) for begin, _ in spans) <= 2

@@ -1,0 +1,259 @@
+"""A weak agent is not a broken harness: what happened decides between passed, failed, error and skipped."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+from project import DOCKERFILE, SOLVE, Project, properties
+
+REWARD = "/logs/verifier/reward.txt"
+CTRF = json.dumps(
+    {
+        "results": {
+            "tests": [
+                {"name": "test_there", "status": "passed"},
+                {"name": "test_sorted", "status": "failed"},
+                {"name": "test_empty", "status": "failed"},
+                {"name": "test_more", "status": "failed"},
+            ]
+        }
+    }
+)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One run of all the tasks below, seen from everywhere it is reported."""
+
+    project: Project
+    run: pytest.RunResult
+    cases: dict[str, ET.Element]
+    rollouts: dict[str, dict[str, object]]
+
+    def text(self, task: str) -> str:
+        """Return what pytest says about a task's item."""
+        case = self.cases[task]
+        return "".join(f"{child.get('message', '')}\n{child.text or ''}" for child in case if child.tag != "properties")
+
+    def tags(self, task: str) -> set[str]:
+        """Return the JUnit outcome of a task's item."""
+        return {child.tag for child in self.cases[task]} & {"failure", "error", "skipped"}
+
+    def properties(self, task: str) -> dict[str, str]:
+        """Return the JUnit properties of a task's item."""
+        return properties(self.cases[task])
+
+
+def write_tasks(project: Project) -> None:
+    project.task("tasks/passes")
+    project.task("tasks/low", test=f"echo 0.25 > {REWARD}; cp /tests/ctrf.json /logs/verifier/", files={"tests/ctrf.json": CTRF})
+    project.task("tasks/test-sh-exits-1", test=f"echo 1 > {REWARD}; exit 1")
+    project.task("tasks/several-keys", test="echo '{\"speed\": 1, \"style\": 0.5}' > /logs/verifier/reward.json")
+    project.task("tasks/solve-exits-1", solve=f"{SOLVE}; exit 1")
+    project.task("tasks/solve-hangs", solve=f"{SOLVE}; sleep 300", toml="[agent]\ntimeout_sec = 1\n")
+    project.task("tasks/solve-exits-1-undone", solve="exit 3")
+    project.task("tasks/escapes", test=f"printf '\\033[31mred\\033]0;title\\007\\n'; echo 0 > {REWARD}")
+    project.task("tasks/no-reward", test="echo nothing")
+    project.task("tasks/bad-reward", test=f"echo true > {REWARD}")
+    project.task("tasks/two-rewards", test=f"echo 1 > {REWARD}; echo '{{\"reward\": 0}}' > /logs/verifier/reward.json")
+    project.task("tasks/verifier-hangs", test=f"echo 1 > {REWARD}; sleep 300", toml="[verifier]\ntimeout_sec = 1\n")
+    project.task("tasks/no-logs", test="rm -rf /logs/verifier")
+    project.task("tasks/build-fails", dockerfile=f"{DOCKERFILE}RUN echo printed-$((40+2)) && false\n")
+    project.task(
+        "tasks/unhealthy",
+        toml='[environment.healthcheck]\ncommand = "echo not yet; false"\nretries = 2\ninterval_sec = 0.05\n',
+    )
+    project.task("tasks/env-missing", toml='[environment.env]\nTOKEN = "${BENCHFLOW_TEST_TOKEN}"\n')
+    project.task("tasks/no-solution", solve=None)
+    project.task("tasks/gpus", toml="[environment]\ngpus = 1\n")
+    project.task("tasks/allowlist", toml='[environment]\nnetwork_mode = "allowlist"\nallowed_hosts = ["a.org"]\n')
+    project.task("tasks/compose", files={"environment/docker-compose.yaml": "services: {main: {}}\n"})
+    image = project.task("tasks/image", toml='[environment]\ndocker_image = "alpine:3"\n')
+    (image / "environment/Dockerfile").unlink()
+
+
+@pytest.fixture(scope="module", params=[(), ("-n", "2")], ids=["one-process", "two-workers"])
+def ran(request: pytest.FixtureRequest, new_project: Callable[..., Project]) -> Ran:
+    project = new_project()
+    write_tasks(project)
+    run = project.run("tasks", "-ra", "--junitxml=r.xml", "--bf-json=r.json", *request.param)
+    cases = {
+        case.attrib["classname"].split(".")[1]: case for case in ET.parse(project.root / "r.xml").iter("testcase")
+    }
+    report = json.loads((project.root / "r.json").read_text())
+    rollouts = {entry["id"].split("/")[1]: entry for entry in report["rollouts"]}
+    return Ran(project, run, cases, rollouts)
+
+
+PASSED = ["passes", "test-sh-exits-1", "solve-exits-1", "solve-hangs"]
+FAILED = ["low", "several-keys", "escapes", "solve-exits-1-undone"]
+ERRORS = {
+    "no-reward": ("reward", "verify", "the verifier left no reward.txt or reward.json"),
+    "bad-reward": ("reward", "verify", "reward.txt holds 'true"),
+    "two-rewards": ("reward", "verify", "reward.json says 0 and reward.txt says 1"),
+    "verifier-hangs": ("verifier", "verify", "did not end within 1 s"),
+    "no-logs": ("verifier", "verify", "the verifier removed /logs/verifier"),
+    "build-fails": ("build", "start", "false"),
+    "unhealthy": ("healthcheck", "start", "failed 2 times: exit status 1, not yet"),
+    "env-missing": ("credentials", "setup", "needs the environment variable BENCHFLOW_TEST_TOKEN"),
+    "gpus": ("unsupported", "setup", "the local sandbox cannot give [environment] gpus"),
+    "allowlist": ("unsupported", "setup", 'the local sandbox cannot give [environment] network_mode = "allowlist"'),
+    "compose": ("unsupported", "setup", "the local sandbox cannot give environment/docker-compose.yaml"),
+    "image": ("unsupported", "setup", "the local sandbox cannot give [environment] docker_image"),
+}
+SKIPPED = ["no-solution"]
+
+
+def test_the_counts_add_up(ran: Ran) -> None:
+    ran.run.assert_outcomes(
+        passed=len(PASSED), failed=len(FAILED), errors=len(ERRORS), skipped=len(SKIPPED)
+    )
+    assert ran.run.ret == pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.mark.parametrize("task", PASSED)
+def test_a_reward_that_reaches_the_threshold_passes(ran: Ran, task: str) -> None:
+    assert ran.tags(task) == set()
+    assert ran.rollouts[task]["status"] == "passed"
+
+
+@pytest.mark.parametrize("task", FAILED)
+def test_a_reward_below_the_threshold_is_a_failure(ran: Ran, task: str) -> None:
+    assert ran.tags(task) == {"failure"}
+    assert ran.rollouts[task]["status"] == "failed"
+
+
+@pytest.mark.parametrize("task", ERRORS)
+def test_a_broken_harness_is_an_error_with_category_and_phase(ran: Ran, task: str) -> None:
+    category, phase, said = ERRORS[task]
+    assert ran.tags(task) == {"error"}
+    assert f"{category} error in {phase}: " in ran.text(task)
+    assert said in ran.text(task)
+    assert (ran.properties(task)["bf_error_category"], ran.properties(task)["bf_error_phase"]) == (category, phase)
+
+
+@pytest.mark.parametrize("task", ERRORS)
+def test_a_broken_harness_never_has_a_reward(ran: Ran, task: str) -> None:
+    assert "bf_reward" not in ran.properties(task)
+    result = ran.rollouts[task]["result"]
+    assert ran.rollouts[task]["status"] == "error"
+    assert (result["reward"], result["rewards"]) == (None, None)
+
+
+@pytest.mark.parametrize("task", SKIPPED)
+def test_what_cannot_run_here_by_design_is_skipped(ran: Ran, task: str) -> None:
+    assert ran.tags(task) == {"skipped"}
+    assert ran.rollouts[task]["status"] == "skipped"
+
+
+def test_the_reason_of_a_skip_is_shown(ran: Ran) -> None:
+    assert "no oracle solution" in ran.text("no-solution")
+    assert "no oracle solution" in ran.run.stdout.str()
+
+
+@pytest.mark.parametrize("task", ["gpus", "allowlist", "compose", "image", "env-missing"])
+def test_what_is_refused_starts_nothing(ran: Ran, task: str) -> None:
+    assert not [path for path in ran.project.rollout_dirs() if path.name.startswith(f"{task}__") and (path / "sandbox.json").exists()]
+
+
+def test_a_failure_says_reward_checks_and_place(ran: Ran) -> None:
+    assert (
+        "reward 0.25 is below 1.00 · 1 of 4 checks passed · failing: test_sorted, test_empty, test_more · "
+        in ran.text("low")
+    )
+    assert str(ran.project.root / "jobs") in ran.text("low")
+
+
+@pytest.mark.parametrize(
+    ("task", "outcome"),
+    [
+        ("passes", "completed"),
+        ("solve-exits-1", "nonzero_exit"),
+        ("solve-hangs", "timed_out"),
+        ("solve-exits-1-undone", "nonzero_exit"),
+    ],
+)
+def test_how_the_agent_ended_is_recorded_beside_the_reward(ran: Ran, task: str, outcome: str) -> None:
+    assert ran.properties(task)["bf_agent_outcome"] == outcome
+    assert ran.rollouts[task]["result"]["agent_outcome"] == outcome
+
+
+def test_a_failure_says_that_the_agent_gave_up(ran: Ran) -> None:
+    assert "solve.sh exited with 3" in ran.text("solve-exits-1-undone")
+
+
+def test_each_key_of_the_reward_is_a_property_and_the_mean_decides(ran: Ran) -> None:
+    found = ran.properties("several-keys")
+    assert (found["bf_reward"], found["bf_reward_speed"], found["bf_reward_style"]) == ("0.75", "1.0", "0.5")
+
+
+def test_the_properties_tell_the_whole_story(ran: Ran) -> None:
+    found = ran.properties("passes")
+    assert found["bf_task"] == "passes"
+    assert found["bf_agent"] == "oracle"
+    assert found["bf_sandbox"] == "local"
+    assert (found["bf_reward"], found["bf_threshold"], found["bf_trial"]) == ("1.0", "1.0", "1")
+    assert float(found["bf_seconds_total"]) >= float(found["bf_seconds_verify"]) > 0
+    assert len(found["bf_task_digest"].removeprefix("sha256:")) == 64
+    assert (ran.project.root / found["bf_rollout_dir"] / "result.json").exists()
+
+
+def test_no_text_shows_a_traceback_of_ours(ran: Ran) -> None:
+    text = ran.run.stdout.str()
+    for word in ("Traceback", "pytest_benchflow/", "site-packages", "reward_reaches_threshold", "def "):
+        assert word not in text
+
+
+def test_the_verifiers_last_lines_are_shown_without_escape_sequences(ran: Ran) -> None:
+    assert "red" in ran.text("escapes") or "red" in ran.run.stdout.str()
+    for text in (ran.run.stdout.str(), ran.text("escapes")):
+        assert "\x1b" not in text
+        assert "\x07" not in text
+        assert "#x1B" not in text
+
+
+def test_the_build_error_shows_what_the_command_said(ran: Ran) -> None:
+    assert "printed-42" in ran.text("build-fails")
+
+
+def test_every_item_has_exactly_one_outcome_in_junit(ran: Ran) -> None:
+    suite = ET.parse(ran.project.root / "r.xml").find("testsuite")
+    assert suite is not None
+    assert (suite.attrib["failures"], suite.attrib["errors"], suite.attrib["skipped"]) == (
+        str(len(FAILED)),
+        str(len(ERRORS)),
+        str(len(SKIPPED)),
+    )
+    assert suite.attrib["tests"] == str(len(ran.cases))
+
+
+def test_an_error_is_recorded_on_disk_too(ran: Ran) -> None:
+    result = json.loads((ran.project.root / ran.properties("no-reward")["bf_rollout_dir"] / "result.json").read_text())
+    assert result["error"]["category"] == "reward"
+    assert result["error"]["phase"] == "verify"
+
+
+def test_one_summary_line_per_agent_names_the_errors(ran: Ran) -> None:
+    (row,) = [line for line in ran.run.outlines if line.startswith("oracle ")]
+    assert f"{len(PASSED)} of {len(ran.cases)}" in row
+    assert "4 unsupported" in row
+    assert "3 reward" in row
+
+
+def test_a_missing_variable_is_taken_from_the_environment_when_it_is_there(ran: Ran) -> None:
+    ran.project.run("tasks/env-missing", env={"BENCHFLOW_TEST_TOKEN": "t0ken"}).assert_outcomes(passed=1)
+
+
+def test_a_windows_task_is_skipped_naming_key_and_sandbox(project: Project) -> None:
+    project.task(
+        "tasks/windows",
+        toml='[environment]\nos = "windows"\n',
+        files={"tests/test.bat": "", "solution/solve.bat": ""},
+    )
+    done = project.run("tasks", "-rs")
+    done.assert_outcomes(skipped=1)
+    done.stdout.fnmatch_lines(['*local sandbox*os = "windows"*'])

@@ -1,0 +1,156 @@
+"""`-n 2`: the same results and the same report as in one process, and nothing is printed twice or lost."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+from project import Project
+
+VOLATILE = {"timing", "started_at", "finished_at", "rollout_dir", "rollout_name"}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The same tasks run in one process and by two workers."""
+
+    project: Project
+    one: pytest.RunResult
+    two: pytest.RunResult
+
+    def report(self, name: str) -> dict[str, object]:
+        return json.loads((self.project.root / f"{name}.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def pair(new_project: Callable[..., Project]) -> Pair:
+    project = new_project()
+    for name in ("a", "b", "c"):
+        project.task(f"tasks/{name}")
+    project.task("tasks/fails", solve="exit 0")
+    project.task("tasks/broken", test="exit 0")
+    project.write({"test_plain.py": "def test_plain(): pass\n"})
+    one = project.run("--bf-json=one.json", "--bf-job-name=one")
+    two = project.run("--bf-json=two.json", "--bf-job-name=two", "-n", "2")
+    return Pair(project, one, two)
+
+
+def test_the_outcomes_are_the_same(pair: Pair) -> None:
+    pair.one.assert_outcomes(passed=4, failed=1, errors=1)
+    pair.two.assert_outcomes(passed=4, failed=1, errors=1)
+    assert pair.one.ret == pair.two.ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_the_reports_are_the_same(pair: Pair) -> None:
+    def stable(name: str) -> dict[str, object]:
+        report = pair.report(name)
+        return {
+            entry["id"]: (entry["status"], {k: v for k, v in entry["result"].items() if k not in VOLATILE})
+            for entry in report["rollouts"]
+        }
+
+    assert stable("one") == stable("two")
+    assert [entry["id"] for entry in pair.report("one")["rollouts"]] == sorted(stable("one"))
+    assert [entry["id"] for entry in pair.report("two")["rollouts"]] == sorted(stable("two"))
+
+
+def test_the_job_directory_is_shared_by_the_workers(pair: Pair) -> None:
+    assert {path.name for path in pair.project.root.glob("jobs/*")} == {"one", "two"}
+    names = {job: {path.name for path in pair.project.rollout_dirs(job)} for job in ("one", "two")}
+    assert len(names["two"]) == 5
+    assert names["one"] == names["two"]
+
+
+def test_the_header_is_printed_once_with_the_real_concurrency(pair: Pair) -> None:
+    (line,) = [line for line in pair.two.outlines if line.startswith("benchflow: ")]
+    assert line.startswith("benchflow: 5 rollouts · agent oracle · sandbox local (")
+    assert " 2 at a time " in line
+    assert line.endswith("results in jobs/two")
+    (line,) = [line for line in pair.one.outlines if line.startswith("benchflow: ")]
+    assert line.endswith("results in jobs/one")
+
+
+def test_the_summary_is_printed_once(pair: Pair) -> None:
+    for run in (pair.one, pair.two):
+        assert len([line for line in run.outlines if line.startswith("oracle ")]) == 1
+        assert len([line for line in run.outlines if line.startswith("results: ")]) == 1
+
+
+def test_a_property_that_cannot_travel_never_ends_green(project: Project) -> None:
+    project.task("tasks/a")
+    project.task("tasks/b")
+    project.write(
+        {
+            "conftest.py": """
+            from pathlib import Path
+
+            def pytest_runtest_setup(item):
+                item.user_properties.append(("where", Path("here")))
+            """
+        }
+    )
+    done = project.run("tasks", "-n", "2")
+    assert done.ret not in (0, 5)
+    done.stdout.re_match_lines([r".*rollouts? never reported, for example tasks/[ab]/task\.toml::oracle"])
+
+
+def test_a_worker_that_dies_never_ends_green(project: Project) -> None:
+    project.task("tasks/a")
+    project.task("tasks/b")
+    project.write(
+        {
+            "conftest.py": """
+            import os
+            from pathlib import Path
+
+            def pytest_runtest_call(item):
+                if "tasks/a/" in item.nodeid and not Path("died").exists():
+                    Path("died").write_text("x")
+                    os._exit(1)
+            """
+        }
+    )
+    done = project.run("tasks", "-n", "2", "--bf-json=r.json")
+    assert done.ret not in (0, 5)
+    statuses = {e["id"]: e["status"] for e in json.loads((project.root / "r.json").read_text())["rollouts"]}
+    assert statuses["tasks/b/task.toml::oracle"] == "passed"
+
+
+def test_a_worker_that_dies_leaves_no_process_behind(project: Project) -> None:
+    project.task("tasks/a", solve="sleep 4242")
+    project.write(
+        {
+            "conftest.py": """
+            import os
+
+            def pytest_bf_rollout_phase(rollout, phase):
+                if phase == "execute":
+                    os._exit(1)
+            """
+        }
+    )
+    assert project.run("tasks", "-n", "1", "--max-worker-restart=0").ret not in (0, 5)
+    assert not running(project)
+
+
+def running(project: Project) -> list[str]:
+    """Return the command lines of processes that still work for this project."""
+    found = []
+    for entry in os.listdir("/proc"):
+        try:
+            command = open(f"/proc/{entry}/cmdline", "rb").read()
+            where = os.readlink(f"/proc/{entry}/cwd")
+        except OSError:
+            continue
+        if command and (where.startswith(str(project.root)) or b"sleep\x004242" in command):
+            found.append(command.replace(b"\0", b" ").decode())
+    return found
+
+
+def test_a_report_can_be_written_below_a_directory_that_does_not_exist_yet(project: Project) -> None:
+    project.task("tasks/a")
+    project.run("tasks", "-n", "2", "--bf-json=out/deep/r.json").assert_outcomes(passed=1)
+    assert json.loads((project.root / "out/deep/r.json").read_text())["rollouts"]

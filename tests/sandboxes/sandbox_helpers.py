@@ -1,0 +1,27 @@
+"""What several sandbox tests ask of a sandbox."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from pytest_benchflow.sandboxes import Sandbox
+
+StartSandbox = Callable[..., Awaitable[Sandbox]]
+
+needs_users = pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user's sandbox knows only root")
+only_root = pytest.mark.skipif(os.geteuid() == 0, reason="root's sandboxes have other users")
+
+
+async def output(sandbox: Sandbox, cmd: str, **how: object) -> str:
+    """Run a command and return all that it printed."""
+    result = await sandbox.exec(cmd, **how)  # type: ignore[arg-type]
+    return result.stdout + result.stderr
+
+
+async def processes(sandbox: Sandbox, pattern: str) -> list[str]:
+    """List the command lines in the sandbox that hold `pattern`."""
+    listing = await sandbox.exec("for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline; echo; done 2>/dev/null")
+    return [line for line in listing.stdout.splitlines() if pattern in line]

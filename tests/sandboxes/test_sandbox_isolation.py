@@ -1,0 +1,163 @@
+"""What a local sandbox can see and touch of its host: the attacks that must fail."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+from sandbox_helpers import StartSandbox, needs_users, output, processes
+
+from pytest_benchflow.sandboxes import Limits, Sandbox
+
+
+@pytest.mark.parametrize("path", ["/root", "/home", "/srv", "/mnt", "/media", "/run", "/tmp", "/var/log", "/var/spool"])
+async def test_private_places_of_the_host_are_empty(sandbox: Sandbox, path: str) -> None:
+    seen = await output(sandbox, f"find {path} -mindepth 1 -type f -o -mindepth 1 -type s | grep -v /.pyenv/ | head")
+    assert seen.strip() == ""
+
+
+async def test_the_callers_own_files_are_not_there(sandbox: Sandbox, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("secret")
+    assert "No such file" in await output(sandbox, f"cat {tmp_path}/key")
+    assert "No such file" in await output(sandbox, f"ls {Path(__file__).parent}")
+
+
+async def test_sockets_of_daemons_are_not_there(sandbox: Sandbox) -> None:
+    assert await output(sandbox, "ls /var/run/docker.sock /run/docker.sock /run/dbus 2>/dev/null") == ""
+    assert await output(sandbox, "find / -xdev -type s 2>/dev/null") == ""
+
+
+async def test_password_hashes_are_not_the_hosts(sandbox: Sandbox) -> None:
+    shadow = await output(sandbox, "cat /etc/shadow")
+    assert shadow.startswith("root:*:")
+    assert "$" not in shadow
+
+
+async def test_what_ordinary_users_may_not_read_is_hidden(sandbox: Sandbox) -> None:
+    hidden = [
+        path
+        for path in (
+            "/etc/ssl/private",
+            "/etc/sudoers",
+            "/etc/shadow-",
+            "/etc/security/opasswd",
+            "/etc/ssh/ssh_host_rsa_key",
+        )
+        if Path(path).exists()
+    ]
+    for path in hidden:
+        assert "No such file" in await output(sandbox, f"ls {path}")
+
+
+async def test_the_system_is_there(sandbox: Sandbox) -> None:
+    result = await sandbox.exec("python3 -c 'print(6 * 7)' && test -e /etc/passwd && test -x /usr/bin/env")
+    assert result.stdout == "42\n"
+    assert result.return_code == 0
+
+
+async def test_writes_never_reach_the_host(sandbox: Sandbox) -> None:
+    mark = f"bf-mark-{os.getpid()}"
+    result = await sandbox.exec(
+        f"for d in /etc /usr /usr/local/bin /opt /tmp /var/tmp /; do touch $d/{mark} || exit 1; done;"
+        "rm -rf /usr/share/doc"
+    )
+    assert result.return_code == 0, result.stderr
+    assert not any(Path(d, mark).exists() for d in ("/etc", "/usr", "/usr/local/bin", "/opt", "/tmp", "/var/tmp", "/"))
+
+
+async def test_two_sandboxes_do_not_see_each_other(start: StartSandbox) -> None:
+    one, two = await start(name="one"), await start(name="two")
+    await one.exec("echo x > /tmp/mine; echo x > /etc/mine; echo x > /dev/shm/mine; sleep 5001 &")
+    assert await output(two, "ls /tmp /dev/shm; ls /etc/mine 2>/dev/null") == "/dev/shm:\n\n/tmp:\n"
+    assert await processes(two, "sleep 5001") == []
+    assert len(await processes(one, "sleep 5001")) == 1
+
+
+async def test_only_its_own_processes_are_visible(sandbox: Sandbox) -> None:
+    listed = await output(sandbox, "ls -d /proc/[0-9]* | wc -l; echo $$")
+    assert int(listed.split()[0]) < 8
+    assert "No such process" in await output(sandbox, f"kill -0 {os.getpid() + 100000}")
+
+
+async def test_init_cannot_be_killed_traced_or_looked_into(sandbox: Sandbox) -> None:
+    assert (await sandbox.exec("kill -9 1; kill -INT 1; kill -TERM 1; sleep 0.1")).return_code == 0
+    for attack in ("ls -l /proc/1/fd/3", "cat /proc/1/environ", "cat /proc/1/maps", "ls /proc/1/root/"):
+        assert "denied" in await output(sandbox, attack)
+    assert (await sandbox.exec("echo alive")).stdout == "alive\n"
+
+
+async def test_capabilities_are_few_and_cannot_grow(sandbox: Sandbox) -> None:
+    status = await output(sandbox, "grep -E 'CapEff|CapBnd|NoNewPrivs' /proc/self/status")
+    assert status.split() == ["CapEff:", "00000000000405fb", "CapBnd:", "00000000000405fb", "NoNewPrivs:", "1"]
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        "mount -t tmpfs none /mnt",
+        "umount /etc",
+        "mknod /tmp/disk b 8 0 && head -c1 /tmp/disk",
+        "echo 1 > /proc/sys/kernel/panic",
+        "echo b > /proc/sysrq-trigger",
+        "chroot /proc/1/root true",
+        "hostname evil",
+        "dmesg",
+        "date -s 2001-01-01",
+        "unshare -U true",
+        "unshare -m true",
+        "nsenter -t 1 -m true",
+        "mount -o remount,rw /proc/sys",
+    ],
+)
+async def test_what_only_the_hosts_root_may_do_fails(sandbox: Sandbox, attack: str) -> None:
+    assert (await sandbox.exec(attack)).return_code != 0
+
+
+async def test_devices_are_the_harmless_ones(sandbox: Sandbox) -> None:
+    listed = await output(sandbox, "ls /dev")
+    assert listed.split() == sorted("fd full null ptmx pts random shm stderr stdin stdout tty urandom zero".split())
+    assert await output(sandbox, "echo x > /dev/null; head -c 2 /dev/zero | od -An -tx1") == " 00 00\n"
+
+
+async def test_a_terminal_can_be_made(sandbox: Sandbox) -> None:
+    code = "import pty, os; m, s = pty.openpty(); print(os.ttyname(s))"
+    assert await output(sandbox, f"python3 -c '{code}'") == "/dev/pts/0\n"
+
+
+async def test_directories_of_a_rollout_are_open_to_every_user(sandbox: Sandbox) -> None:
+    modes = await output(sandbox, "stat -c %a /logs/agent /logs/verifier /logs/artifacts /tmp /var/tmp /dev/shm /app")
+    assert modes.split() == ["777", "777", "777", "1777", "1777", "1777", "755"]
+
+
+async def test_without_network_there_is_only_a_loopback(start: StartSandbox) -> None:
+    sandbox = await start(network=False)
+    assert await output(sandbox, "tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '") == "lo\n"
+    code = (
+        "import socket, threading; s = socket.create_server(('127.0.0.1', 0));"
+        "threading.Thread(target=lambda: s.accept()[0].send(b'hi')).start();"
+        "print(socket.create_connection(s.getsockname()).recv(2))"
+    )
+    assert await output(sandbox, f'python3 -c "{code}"') == "b'hi'\n"
+    refused = await output(sandbox, "exec 3<>/dev/tcp/192.0.2.1/80")
+    assert "Network is unreachable" in refused
+
+
+async def test_without_network_the_hosts_services_are_out_of_reach(start: StartSandbox) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        connect = f"exec 3<>/dev/tcp/127.0.0.1/{port} && echo connected"
+        assert "connected" not in await output(await start(network=False), connect)
+        assert "connected" in await output(await start(network=True), connect)
+
+
+async def test_storage_is_bounded_when_asked(start: StartSandbox) -> None:
+    sandbox = await start(limits=Limits(storage_mb=16))
+    assert "No space left" in await output(sandbox, "head -c 30000000 /dev/zero > /app/big")
+
+
+@needs_users
+async def test_setuid_programs_give_nothing(sandbox: Sandbox) -> None:
+    await sandbox.exec("cp /usr/bin/id /tmp/id; chmod 4755 /tmp/id; useradd agent")
+    assert "euid" not in (await sandbox.exec("/tmp/id", user="agent")).stdout

@@ -1,0 +1,198 @@
+"""Nothing is left: after a stop, a failure, a cancellation, or the death of the runner."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from sandbox_helpers import StartSandbox
+
+from pytest_benchflow.errors import SandboxError, UnsupportedError
+from pytest_benchflow.sandboxes import Backend, Sandbox, SandboxSpec
+from pytest_benchflow.sandboxes.local import LocalBackend
+
+
+def running(mark: str) -> list[int]:
+    """List the host's processes whose command line holds `mark`."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if mark.encode() in path.read_bytes().replace(b"\0", b" "):
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def descendants(pid: int) -> list[int]:
+    """List the living processes below `pid`."""
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return []
+    return [found for child in map(int, children) for found in (child, *descendants(child))]
+
+
+def gone(pids: list[int]) -> bool:
+    """Wait until all processes have ended."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        if not any(Path(f"/proc/{pid}").exists() and _state(pid) != "Z" for pid in pids):
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def _state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "Z"
+
+
+def test_it_fulfils_the_protocols(backend: LocalBackend) -> None:
+    typed: Backend = backend
+    assert typed.name == "local"
+    assert isinstance(typed.create(SandboxSpec("x")), Sandbox)
+
+
+async def test_preflight_passes_here(backend: LocalBackend) -> None:
+    await backend.preflight()
+
+
+async def test_stop_ends_every_process_and_is_idempotent(sandbox: Sandbox) -> None:
+    await sandbox.exec("setsid sleep 7001 & (setsid sleep 7002 &)")
+    assert len(running("sleep 700")) >= 2
+    await sandbox.stop()
+    await sandbox.stop()
+    assert running("sleep 700") == []
+
+
+async def test_the_hosts_mounts_never_change(start: StartSandbox) -> None:
+    before = Path("/proc/self/mounts").read_text()
+    sandbox = await start()
+    assert Path("/proc/self/mounts").read_text() == before
+    await sandbox.stop()
+    assert Path("/proc/self/mounts").read_text() == before
+
+
+async def test_no_descriptor_is_left_open(start: StartSandbox, tmp_path: Path) -> None:
+    async def use() -> None:
+        sandbox = await start()
+        await sandbox.exec("sleep 100 & echo x")
+        await sandbox.open_process(["cat"])
+        await sandbox.upload_dir(tmp_path, "/x")
+        with pytest.raises(TimeoutError):
+            await sandbox.exec("sleep 100", timeout_sec=0.05)
+        with pytest.raises(SandboxError):
+            await sandbox.open_process(["no-such-program"])
+        await sandbox.stop()
+
+    await use()
+    before = sorted(os.listdir("/proc/self/fd"))
+    await use()
+    assert sorted(os.listdir("/proc/self/fd")) == before
+
+
+async def test_a_cancelled_start_leaves_nothing(backend: LocalBackend) -> None:
+    for delay in (0, 0.001, 0.004, 0.01):
+        sandbox = backend.create(SandboxSpec("cancelled"))
+        task = asyncio.create_task(sandbox.start())
+        await asyncio.sleep(delay)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await sandbox.stop()
+
+
+async def test_closing_the_backend_ends_all_its_sandboxes(cache: Path) -> None:
+    backend = LocalBackend()
+    for name in ("one", "two"):
+        sandbox = backend.create(SandboxSpec(name))
+        await sandbox.start()
+        await sandbox.exec("sleep 7011 &")
+    assert len(running("sleep 7011")) == 2
+    await backend.aclose()
+    await backend.aclose()
+    assert running("sleep 7011") == []
+
+
+async def test_a_killed_zygote_is_replaced(cache: Path) -> None:
+    backend = LocalBackend()
+    try:
+        first = backend.create(SandboxSpec("first"))
+        await first.start()
+        zygote = _newest_zygote()
+        os.kill(zygote, signal.SIGKILL)
+        assert gone([zygote])
+        assert (await first.exec("echo still here")).stdout == "still here\n"
+        second = backend.create(SandboxSpec("second"))
+        await second.start()
+        assert (await second.exec("echo new")).stdout == "new\n"
+    finally:
+        await backend.aclose()
+
+
+def _newest_zygote() -> int:
+    children = map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
+    return max(pid for pid in children if b"zygote" in Path(f"/proc/{pid}/cmdline").read_bytes())
+
+
+RUNNER = """
+import asyncio, pathlib, sys
+from pytest_benchflow.sandboxes import SandboxSpec
+from pytest_benchflow.sandboxes.local import LocalBackend
+
+async def main():
+    backend = LocalBackend()
+    for n in range(3):
+        sandbox = backend.create(SandboxSpec(f"s{n}"))
+        await sandbox.start()
+        await sandbox.exec("setsid sleep 7021 & (setsid sleep 7022 &)")
+        await sandbox.open_process(["sleep", "7023"])
+    print("up", flush=True)
+    await asyncio.sleep(100)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_everything_dies_with_the_runner(number: signal.Signals, cache: Path) -> None:
+    before = Path("/proc/self/mounts").read_text()
+    runner = subprocess.Popen([sys.executable, "-c", RUNNER], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert runner.stdout is not None
+    with runner.stdout:
+        assert runner.stdout.readline() == b"up\n"
+    pids = descendants(runner.pid)
+    assert len(pids) >= 1 + 3 * 4
+    runner.send_signal(number)
+    runner.wait(10)
+    assert gone(pids)
+    assert Path("/proc/self/mounts").read_text() == before
+
+
+async def test_an_image_without_dockerfile_is_refused(backend: LocalBackend, tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match="docker_image = 'python:3' needs an image; use --bf-sandbox docker"):
+        backend.create(SandboxSpec("x", docker_image="python:3"))
+
+
+async def test_compose_is_refused(backend: LocalBackend, tmp_path: Path) -> None:
+    (tmp_path / "docker-compose.yaml").write_text("services: {}\n")
+    with pytest.raises(
+        UnsupportedError, match=r"docker-compose\.yaml needs several containers; use --bf-sandbox docker"
+    ):
+        backend.create(SandboxSpec("x", environment_dir=tmp_path))
+
+
+async def test_many_sandboxes_run_at_once(backend: LocalBackend) -> None:
+    sandboxes = [backend.create(SandboxSpec(f"s{n}")) for n in range(16)]
+    await asyncio.gather(*(sandbox.start() for sandbox in sandboxes))
+    results = await asyncio.gather(*(sandbox.exec(f"echo {n}") for n, sandbox in enumerate(sandboxes)))
+    assert [result.stdout for result in results] == [f"{n}\n" for n in range(16)]
+    await asyncio.gather(*(sandbox.stop() for sandbox in sandboxes))
