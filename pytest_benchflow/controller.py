@@ -48,6 +48,7 @@ class Controller:
         ours = [nodeid for nodeid in ids if _is_ours(nodeid)]
         if ours and not self._expected:
             self._expected = ours
+            self._check()
             self._say_header(len(ours))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -109,6 +110,25 @@ class Controller:
         assert self._results is not None
         found = next((raw["rollout_dir"] for raw in self._results.raw.values() if raw["rollout_dir"]), None)
         return str(found).rpartition("/")[0] if found else None
+
+    def _check(self) -> None:
+        """Say once, where pytest was started, that nothing can run here."""
+        import asyncio
+
+        from pytest_benchflow.errors import BenchflowError
+
+        run = get_run(self._config)
+
+        async def preflight() -> None:
+            try:
+                await run.preflight()
+            finally:
+                await run.resources.aclose()
+
+        try:
+            asyncio.run(preflight())
+        except BenchflowError as error:
+            raise pytest.UsageError(str(error)) from None
 
     def _say_header(self, n_items: int) -> None:
         from pytest_benchflow.terminal import header

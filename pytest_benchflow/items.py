@@ -81,13 +81,10 @@ class TaskFile(pytest.Module):
     @classmethod
     def of(cls, parent: pytest.Collector, path: Path, found: TaskHead | TaskError) -> TaskFile:
         """Make the node of a task whose file has been read."""
+        root = str(parent.config.rootpath)
         # Below the root directory pytest's own id is right; elsewhere two tasks could get the same one.
-        own = (
-            {}
-            if path.is_relative_to(parent.config.rootpath)
-            else {"nodeid": os.path.relpath(path, parent.config.rootpath)}
-        )
-        node: TaskFile = cls.from_parent(parent, path=path, **own)
+        nodeid = None if str(path).startswith(f"{root}/") else os.path.relpath(path, root)
+        node: TaskFile = cls.from_parent(parent, path=path, nodeid=nodeid)
         node.obj = _NO_MODULE
         node._found = found
         return node

@@ -42,21 +42,18 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register markers and, where pytest was started, what gathers the results."""
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
+    if config.getoption("bf_dry_run") and hasattr(config.option, "dist"):
+        config.option.dist, config.option.numprocesses, config.option.tx = "no", 0, []  # nothing to distribute
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Controller(config), "benchflow-controller")
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Keep a dry run in one process: there is nothing to distribute."""
-    if config.getoption("bf_dry_run") and hasattr(config.option, "numprocesses"):
-        config.option.numprocesses = 0
-
-
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
     """Check the settings before anything is collected, and add the tasks of `--bf-source`."""
-    if is_asked_for(session.config):
+    hook = session.config.hook
+    registering = (hook.pytest_bf_register_agents, hook.pytest_bf_register_sandboxes)
+    if is_asked_for(session.config) or any(caller.get_hookimpls() for caller in registering):
         from pytest_benchflow.sources import add_sources
 
         add_sources(get_run(session.config))

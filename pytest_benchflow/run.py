@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -37,6 +38,17 @@ def job_of(config: pytest.Config) -> tuple[str, str]:
         name = config.getoption("bf_job_name") or time.strftime("%Y-%m-%d__%H-%M-%S")
         config.stash[_JOB] = (handed.get("bf_run_id") or uuid.uuid4().hex, handed.get("bf_job_name") or name)
     return config.stash[_JOB]
+
+
+@contextmanager
+def short_errors() -> Iterator[None]:
+    """Turn our own errors into pytest's, without a traceback that tells the user nothing."""
+    try:
+        yield
+    except CannotRunHere as reason:
+        pytest.skip(str(reason))
+    except BenchflowError as error:
+        pytest.fail(f"{error.category} error: {error}", pytrace=False)
 
 
 class Run:
@@ -128,6 +140,11 @@ class Run:
         if "index" in self.__dict__ and getattr(self.config, "workerinput", {}).get("workerid", "gw0") == "gw0":
             self.index.save()
 
+    async def preflight(self) -> None:
+        """Raise one clear error if no rollout could start: the job's name is taken, or no sandbox works here."""
+        _ = self.job_directory
+        await self.resources.backend(self.sandbox_name)
+
     def close(self) -> None:
         """Stop everything that still runs; idempotent."""
         if self._engine is not None:
@@ -135,12 +152,8 @@ class Run:
 
     def wait(self, coroutine: Coroutine[object, object, T]) -> T:
         """Run a coroutine on the engine; what goes wrong becomes a short pytest error or skip."""
-        try:
+        with short_errors():
             return self.engine.call(coroutine)
-        except CannotRunHere as reason:
-            pytest.skip(str(reason))
-        except BenchflowError as error:
-            pytest.fail(f"{error.category} error: {error}", pytrace=False)
 
     def reachable(self, target: T) -> T:
         """Return a stand-in for an object of the engine's loop that a test on any loop can await."""

@@ -18,7 +18,7 @@ from pytest_benchflow.current import RESULT
 from pytest_benchflow.errors import BenchflowError
 from pytest_benchflow.items import RolloutItem
 from pytest_benchflow.outcome import error_text
-from pytest_benchflow.run import Run
+from pytest_benchflow.run import Run, short_errors
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout import RolloutResult
@@ -33,7 +33,7 @@ def rollouts_in_flight(session: pytest.Session, run: Run) -> Iterator[None]:
     try:
         with _sigterm_interrupts():
             if items and _will_run(session):
-                _check_sandbox(run)
+                _check(run)
                 _submit(run, items)
             yield
     finally:
@@ -45,11 +45,8 @@ def result_for(run: Run, request: pytest.FixtureRequest) -> RolloutResult:
     node = request.node
     future = run.futures.pop(node.nodeid, None)
     if future is not None:
-        try:
+        with short_errors():
             result = future.result()
-        except BaseException:
-            future.cancel()
-            raise
     elif overridden(node) & _LATER_LINKS:
         rollout = OnEngine.unwrap(request.getfixturevalue("bf_rollout"))
         result = run.wait(rollout.finish())
@@ -66,10 +63,10 @@ def _will_run(session: pytest.Session) -> bool:
     return not (stopped or option.collectonly or getattr(option, "setupplan", False))
 
 
-def _check_sandbox(run: Run) -> None:
-    """Say once, not once per item, that no sandbox can start here."""
+def _check(run: Run) -> None:
+    """Say once, not once per item, that nothing can run here."""
     try:
-        run.engine.call(run.resources.backend(run.sandbox_name))
+        run.engine.call(run.preflight())
     except BenchflowError as error:
         raise pytest.UsageError(str(error)) from None
 

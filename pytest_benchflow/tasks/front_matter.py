@@ -56,11 +56,6 @@ class FrontMatterSource:
         return {"environment": "sandbox", "solution": "oracle"}.get(name, name)
 
 
-def has_front_matter(text: str) -> bool:
-    """Say whether a text opens with a front matter fence."""
-    return _FENCE.match(text) is not None
-
-
 def split(file: str, text: str) -> tuple[str, str]:
     """Return front matter and body; the front matter starts on line 2."""
     opening = _FENCE.match(text)

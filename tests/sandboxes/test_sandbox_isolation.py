@@ -61,7 +61,7 @@ async def test_writes_never_reach_the_host(sandbox: Sandbox) -> None:
     mark = f"bf-mark-{os.getpid()}"
     result = await sandbox.exec(
         f"for d in /etc /usr /usr/local/bin /opt /tmp /var/tmp /; do touch $d/{mark} || exit 1; done;"
-        "rm -rf /usr/share/doc"
+        "rm -rf /usr/share/man"
     )
     assert result.return_code == 0, result.stderr
     assert not any(Path(d, mark).exists() for d in ("/etc", "/usr", "/usr/local/bin", "/opt", "/tmp", "/var/tmp", "/"))
@@ -117,7 +117,9 @@ async def test_what_only_the_hosts_root_may_do_fails(sandbox: Sandbox, attack: s
 
 async def test_devices_are_the_harmless_ones(sandbox: Sandbox) -> None:
     listed = await output(sandbox, "ls /dev")
-    assert listed.split() == sorted("fd full null ptmx pts random shm stderr stdin stdout tty urandom zero".split())
+    assert listed.split() == sorted(
+        ["fd", "full", "null", "ptmx", "pts", "random", "shm", "stderr", "stdin", "stdout", "tty", "urandom", "zero"]
+    )
     assert await output(sandbox, "echo x > /dev/null; head -c 2 /dev/zero | od -An -tx1") == " 00 00\n"
 
 

@@ -29,6 +29,8 @@ class Answer:
         self.nonce = nonce or secrets.token_hex(12)
         self._searches = {STDOUT: _Search(self.nonce, stdout), STDERR: _Search(self.nonce, stderr)}
         self.ended: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+        # Nobody may be waiting any more when the connection is lost.
+        self.ended.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
 
     async def feed(self, stream: int, data: bytes) -> None:
         """Take the next piece of a stream; what follows the end is dropped."""

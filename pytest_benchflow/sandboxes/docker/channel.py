@@ -117,8 +117,7 @@ class Channel:
         self._current = answer
         try:
             await self._connection.write(f"{self._token} {line}\n".encode() + payload)
-            while not answer.ended.done():
-                await asyncio.wait([answer.ended], timeout=_POKE_SEC)
+            while not (await asyncio.wait([answer.ended], timeout=_POKE_SEC))[0]:
                 # PID 1 looks after its workers only when a line comes.
                 await self._connection.write(b"\n")
         except BrokenPipeError:

@@ -52,7 +52,11 @@ class Engine:
 
     async def call(self, work: Callable[[docker.APIClient], T]) -> T:
         """Give `work` a client in a thread and return what it returns; SandboxError says what went wrong."""
-        return await asyncio.wrap_future(self._threads.submit(self._call, work))
+        return await self.thread(lambda: self._call(work))
+
+    async def thread(self, work: Callable[[], T]) -> T:
+        """Do other blocking work, such as packing files, in one of the threads."""
+        return await asyncio.wrap_future(self._threads.submit(work))
 
     async def version(self) -> str:
         """Return the version of the interface that both sides speak."""

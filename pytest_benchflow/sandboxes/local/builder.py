@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 from pytest_benchflow.errors import BuildError
 from pytest_benchflow.sandboxes.base import SandboxSpec
@@ -33,9 +31,8 @@ class Built:
     """A finished environment."""
 
     image: Image
-    layers: tuple[str, ...]
-    """Topmost first."""
-    layers_dir: Path
+    base: MachineConfig
+    """The machine to start, but for what the sandbox itself decides."""
     notes: tuple[str, ...] = ()
 
 
@@ -50,71 +47,74 @@ class Builder:
 
     async def build(self, spec: SandboxSpec) -> Built:
         """Return the environment of `spec`, building what is not cached within its time."""
-        base = await self._base()
         dockerfile = spec.environment_dir / "Dockerfile" if spec.environment_dir else None
         if dockerfile is None or not dockerfile.is_file():
-            return Built(Image(), base, self._store.path)
+            return Built(Image(), await self._base(spec.name))
         name = f"{dockerfile.parent.name}/{dockerfile.name}"
         plan = make_plan(parse(dockerfile.read_text(errors="replace"), name))
         if len(plan.steps) > MAX_LAYERS:
             raise BuildError(f"{name}: {len(plan.steps)} RUN, COPY and ADD; at most {MAX_LAYERS} fit, join some")
-        job = _Job(self._host, self._launcher, self._store, plan, dockerfile.parent, name, spec)
+        job = _Job(self._launcher, self._store, self._host, plan, BuildContext(dockerfile.parent), name)
         try:
             async with asyncio.timeout(spec.build_timeout_sec):
-                layers = await job.run(base, self._rebuilt)
+                base = await self._base(spec.name)
+                rebuilt = self._rebuilt if spec.force_build else None
+                return Built(plan.image, await job.run(base, rebuilt), plan.notes)
         except TimeoutError:
             raise BuildError(
                 f"{job.where}: the build took longer than {spec.build_timeout_sec:g} s",
                 advice="raise build_timeout_sec",
             ) from None
-        return Built(plan.image, layers, self._store.path, plan.notes)
 
-    async def _base(self) -> tuple[str, ...]:
-        """Return the layers that every environment of this caller stands on."""
+    async def _base(self, name: str) -> MachineConfig:
+        """Return the machine that every environment of this caller stands on."""
+        bare = MachineConfig(
+            name,
+            self._host.privileged,
+            python_prefix=self._host.python_prefix,
+            open_prefix=self._host.lends_python,
+        )
         if self._host.privileged:
-            return ()
-        name = layer_name(_hash("mirror", _FORMAT, *self._host.identity()))
-        await ensure_mirror(self._store, name)
-        return (name,)
+            return bare
+        mirror = layer_name(_hash("mirror", _FORMAT, *self._host.identity()))
+        await ensure_mirror(self._store, mirror)
+        return replace(bare, layers_dir=str(self._store.path), mirror=mirror)
 
 
 class _Job:
     """One build."""
 
     def __init__(
-        self,
-        host: Host,
-        launcher: Launcher,
-        store: LayerStore,
-        plan: Plan,
-        directory: Path,
-        name: str,
-        spec: SandboxSpec,
+        self, launcher: Launcher, store: LayerStore, host: Host, plan: Plan, context: BuildContext, name: str
     ) -> None:
-        self._host = host
         self._launcher = launcher
         self._store = store
+        self._host = host
         self._plan = plan
-        self._context = BuildContext(directory)
+        self._context = context
         self._name = name
-        self._spec = spec
         self.where = name
+        """The line being built, for messages."""
 
-    async def run(self, layers: tuple[str, ...], rebuilt: set[str]) -> tuple[str, ...]:
-        """Put every step's layer on `layers`, making those that are missing; `force_build` makes each once more."""
+    async def run(self, base: MachineConfig, rebuilt: set[str] | None) -> MachineConfig:
+        """Put every step's layer on `base`, making those that are missing, or not yet `rebuilt` if that is asked."""
         key = _hash("base", _FORMAT, *self._host.identity())
         for step in self._plan.steps:
             self.where = f"{self._name}:{step.line}"
+            base = replace(base, layers_dir=str(self._store.path))
             key = await asyncio.to_thread(self._key, key, step)
             layer = layer_name(key)
-            forced = self._spec.force_build and layer not in rebuilt
-            if forced or not self._store.has(layer):
+            if not self._is_ready(layer, rebuilt):
                 async with self._store.locked(layer):
-                    if forced or not self._store.has(layer):
-                        await self._make(step, layers, layer)
+                    if not self._is_ready(layer, rebuilt):
+                        await self._make(step, base, layer)
+            if rebuilt is not None:
                 rebuilt.add(layer)
-            layers = (layer, *layers)
-        return layers
+            base = replace(base, layers=(layer, *base.layers))
+        return base
+
+    def _is_ready(self, layer: str, rebuilt: set[str] | None) -> bool:
+        return self._store.has(layer) and (rebuilt is None or layer in rebuilt)
 
     def _key(self, parent: str, step: Step) -> str:
         if isinstance(step, Run):
@@ -125,21 +125,10 @@ class _Job:
         image = step.image
         return _hash(parent, type(step).__name__, facts, dict(image.env), image.workdir, image.dirs)
 
-    async def _make(self, step: Step, layers: Sequence[str], layer: str) -> None:
+    async def _make(self, step: Step, base: MachineConfig, layer: str) -> None:
         async with self._store.building(layer) as directory:
-            machine = await Machine.start(
-                self._launcher,
-                MachineConfig(
-                    name=f"{self._spec.name} (build)",
-                    privileged=self._host.privileged,
-                    layers_dir=str(self._store.path),
-                    layers=layers,
-                    build_dir=directory,
-                    dirs=step.image.dirs,
-                    python_prefix=self._host.python_prefix,
-                    open_prefix=self._host.lends_python,
-                ),
-            )
+            config = replace(base, build_dir=directory, dirs=step.image.dirs)
+            machine = await Machine.start(self._launcher, config)
             try:
                 if isinstance(step, Run):
                     await run_command(step, machine, self._host, self.where)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import os
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from pytest_benchflow.errors import SandboxError
 
 _NAME_LENGTH = 24
 _POLL_SEC = 0.05
+_KEPT_SEC = 30 * 24 * 3600.0
 
 
 def layer_name(key: str) -> str:
@@ -47,8 +49,12 @@ class LayerStore:
         return path
 
     def has(self, name: str) -> bool:
-        """Say whether a layer is there."""
-        return (self.path / name).is_dir()
+        """Say whether a layer is there; asking counts as use."""
+        try:
+            os.utime(self.path / name)
+        except FileNotFoundError:
+            return False
+        return True
 
     @contextlib.asynccontextmanager
     async def locked(self, name: str) -> AsyncIterator[None]:
@@ -95,11 +101,19 @@ class LayerStore:
         path.rename(target)
 
     def _sweep(self) -> None:
-        """Remove what builders that are gone have left."""
-        for path in self.path.glob("tmp-*"):
-            pid, started = path.name.split("-")[1:3]
-            if _start_time(int(pid)) != started:
-                _remove(path)
+        """Remove what builders that are gone have left, and layers that nobody has used for long."""
+        forgotten = time.time() - _KEPT_SEC
+        for path in self.path.iterdir():
+            if path.name.startswith("tmp-"):
+                pid, started = path.name.split("-")[1:3]
+                useless = _start_time(int(pid)) != started
+            else:
+                useless = path.is_dir() and path.stat().st_mtime < forgotten
+            if useless:
+                # Renamed first: whoever looks for it meanwhile finds it whole or not at all.
+                doomed = self.path / f"tmp-{os.getpid()}-{_start_time(os.getpid())}-{next(self._numbers)}-doomed"
+                path.rename(doomed)
+                _remove(doomed)
 
 
 def _start_time(pid: int) -> str:

@@ -33,12 +33,14 @@ class MachineConfig:
     privileged: bool
     network: bool = True
     layers_dir: str | None = None
-    layers: Sequence[str] = ()
+    layers: tuple[str, ...] = ()
     """Names of layers inside `layers_dir`, topmost first."""
+    mirror: str | None = None
+    """Name of a layer that lies directly on the host's directories."""
     build_dir: str | None = None
     """Name of a directory inside `layers_dir` that keeps what is written; None forgets it."""
     storage_mb: int | None = None
-    dirs: Sequence[str] = ()
+    dirs: tuple[str, ...] = ()
     """Directories that must exist."""
     python_prefix: str | None = None
     """An interpreter outside the system directories to show, read-only."""

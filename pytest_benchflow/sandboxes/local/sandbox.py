@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from pytest_benchflow.errors import SandboxError, UnsupportedError
@@ -13,7 +14,7 @@ from .builder import Builder
 from .environment import Host
 from .image import Image
 from .launcher import Launcher
-from .machine import Command, Machine, MachineConfig
+from .machine import Command, Machine
 from .process import LocalProcess
 from .transfer import Target
 
@@ -70,20 +71,13 @@ class LocalSandbox:
         self._notes = list(built.notes)
         if self._image.user not in (None, "root", "0") and not self._host.privileged:
             self._notes.append(f"USER {self._image.user} is root here: an ordinary user cannot make other users")
-        self._machine = await Machine.start(
-            self._launcher,
-            MachineConfig(
-                name=self._spec.name,
-                privileged=self._host.privileged,
-                network=self._spec.network,
-                layers_dir=str(built.layers_dir) if built.layers else None,
-                layers=built.layers,
-                storage_mb=self._spec.limits.storage_mb,
-                dirs=[*self._image.dirs, self.workdir],
-                python_prefix=self._host.python_prefix,
-                open_prefix=self._host.lends_python,
-            ),
+        config = replace(
+            built.base,
+            network=self._spec.network,
+            storage_mb=self._spec.limits.storage_mb,
+            dirs=(*self._image.dirs, self.workdir),
         )
+        self._machine = await Machine.start(self._launcher, config)
 
     async def stop(self, *, delete: bool = True) -> None:
         """End every process and remove the sandbox; `delete=False` does the same, it cannot outlive its runner."""

@@ -27,6 +27,7 @@ MS_RELATIME = 0x200000
 MNT_DETACH = 0x2
 
 PR_SET_DUMPABLE = 4
+PR_SET_SECCOMP = 22
 PR_CAPBSET_DROP = 24
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
@@ -77,9 +78,9 @@ def pivot_root(new: str, old: str) -> None:
     _check(_libc.pivot_root(os.fsencode(new), os.fsencode(old)), f"pivot_root {new}")
 
 
-def prctl(option: int, value: int = 0) -> None:
+def prctl(option: int, value: int = 0, address: int = 0) -> None:
     """Set one property of the calling process."""
-    _check(_libc.prctl(option, value, 0, 0, 0), f"prctl({option}, {value})")
+    _check(_libc.prctl(option, value, address, 0, 0), f"prctl({option}, {value})")
 
 
 def set_capabilities(mask: int) -> None:

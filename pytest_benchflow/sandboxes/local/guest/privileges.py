@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import libc
+from . import libc, seccomp
 
 #: Docker's default capabilities without MKNOD, NET_RAW, AUDIT_WRITE and SETFCAP.
 KEPT = (
@@ -28,5 +28,6 @@ def drop() -> None:
             libc.prctl(libc.PR_CAPBSET_DROP, capability)
     libc.set_capabilities(sum(1 << capability for capability in KEPT))
     libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
+    seccomp.install()
     # A program inside that runs as the same user could otherwise trace init and reach its socket.
     libc.prctl(libc.PR_SET_DUMPABLE, 0)

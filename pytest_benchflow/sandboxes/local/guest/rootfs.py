@@ -107,6 +107,7 @@ class _Overlays:
 
     def __init__(self, config: Message, scratch: str) -> None:
         self._layers: list[str] = config["layers"]
+        self._mirror: str | None = config["mirror"]
         self._upper: str = config["build_dir"] or f"{scratch}/upper"
         self._options = "redirect_dir=off,metacopy=off,index=off"
         if not config["privileged"]:
@@ -115,7 +116,10 @@ class _Overlays:
 
     def mount(self, key: str, base: str, mask: str | None, target: str) -> None:
         lowers = [path for layer in self._layers if os.path.isdir(path := f"{layer}/{key}")]
-        lowers += [mask, base] if mask else [base]
+        lowers += [mask] if mask else []
+        if self._mirror and os.path.isdir(mirrored := f"{self._mirror}/{key}"):
+            lowers.append(mirrored)
+        lowers.append(base)
         upper, work = f"{self._upper}/{key}", f"{self._upper}/.work/{key}"
         os.mkdir(work)
         os.mkdir(upper)

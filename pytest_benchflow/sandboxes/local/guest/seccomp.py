@@ -14,14 +14,13 @@ import struct
 
 from . import libc
 
-_PR_SET_SECCOMP = 22
 _MODE_FILTER = 2
 _ALLOW = 0x7FFF0000
 _ERRNO = 0x00050000
 
-_LOAD, _JUMP_EQUAL, _JUMP_GREATER_EQUAL, _JUMP_ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_OFFSET_NUMBER, _OFFSET_ARCH, _OFFSET_FLAGS = 0, 4, 16
-#: A 32-bit program on x86-64 says so by this bit or by another architecture; both would dodge the numbers below.
+_LOAD, _IF_EQUAL, _IF_AT_LEAST, _IF_ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
+#: Programs of the x32 kind on x86-64 set this bit, which would dodge the numbers below.
 _X32_BIT = 0x40000000
 _NAMESPACES = (
     libc.CLONE_NEWNS
@@ -33,77 +32,67 @@ _NAMESPACES = (
     | libc.CLONE_NEWNET
 )
 
-#: Audit architecture, and the numbers of each system call.
-_ARCHITECTURES: dict[str, tuple[int, dict[str, int]]] = {
-    "x86_64": (
-        0xC000003E,
-        {
-            "clone": 56,
-            "clone3": 435,
-            "unshare": 272,
-            "setns": 308,
-            "mount": 165,
-            "umount2": 166,
-            "pivot_root": 155,
-            "open_tree": 428,
-            "move_mount": 429,
-            "fsopen": 430,
-            "fsmount": 432,
-            "mount_setattr": 442,
-            "add_key": 248,
-            "request_key": 249,
-            "keyctl": 250,
-            "bpf": 321,
-            "perf_event_open": 298,
-            "userfaultfd": 323,
-            "open_by_handle_at": 304,
-            "kexec_load": 246,
-            "kexec_file_load": 320,
-            "init_module": 175,
-            "finit_module": 313,
-            "delete_module": 176,
-            "io_uring_setup": 425,
-        },
-    ),
-    "aarch64": (
-        0xC00000B7,
-        {
-            "clone": 220,
-            "clone3": 435,
-            "unshare": 97,
-            "setns": 268,
-            "mount": 40,
-            "umount2": 39,
-            "pivot_root": 41,
-            "open_tree": 428,
-            "move_mount": 429,
-            "fsopen": 430,
-            "fsmount": 432,
-            "mount_setattr": 442,
-            "add_key": 217,
-            "request_key": 218,
-            "keyctl": 219,
-            "bpf": 280,
-            "perf_event_open": 241,
-            "userfaultfd": 282,
-            "open_by_handle_at": 265,
-            "kexec_load": 104,
-            "kexec_file_load": 294,
-            "init_module": 105,
-            "finit_module": 273,
-            "delete_module": 106,
-            "io_uring_setup": 425,
-        },
-    ),
+_MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
+#: Numbers on x86_64 and aarch64.
+_REFUSED = {
+    "add_key": (248, 217),
+    "bpf": (321, 280),
+    "delete_module": (176, 106),
+    "finit_module": (313, 273),
+    "fsmount": (432, 432),
+    "fsopen": (430, 430),
+    "init_module": (175, 105),
+    "kexec_file_load": (320, 294),
+    "kexec_load": (246, 104),
+    "keyctl": (250, 219),
+    "mount": (165, 40),
+    "mount_setattr": (442, 442),
+    "move_mount": (429, 429),
+    "open_by_handle_at": (304, 265),
+    "open_tree": (428, 428),
+    "perf_event_open": (298, 241),
+    "pivot_root": (155, 41),
+    "request_key": (249, 218),
+    "setns": (308, 268),
+    "umount2": (166, 39),
+    "userfaultfd": (323, 282),
 }
+#: Their arguments lie out of a filter's sight; programs fall back to older calls when these do not exist.
+_ABSENT = {"clone3": (435, 435), "io_uring_setup": (425, 425)}
+_CLONE, _UNSHARE = (56, 220), (272, 97)
 
 
 def install() -> None:
-    """Filter the caller's system calls and those of all it will start; needs no_new_privs."""
-    known = _ARCHITECTURES.get(os.uname().machine)
+    """Filter the calls of the caller and all it will start; needs no_new_privs. Other machines go without."""
+    known = _MACHINES.get(os.uname().machine)
     if known is None:
         return
-    code = program(*known)
+    code = _program(*known)
     buffer = ctypes.create_string_buffer(code, len(code))
-    header = struct.pack("@HP", len(code) // 8, ctypes.addressof(buffer))
-    libc.seccomp_filter(header)
+    header = ctypes.create_string_buffer(struct.pack("@HP", len(code) // 8, ctypes.addressof(buffer)))
+    libc.prctl(libc.PR_SET_SECCOMP, _MODE_FILTER, ctypes.addressof(header))
+
+
+def _program(column: int, architecture: int) -> bytes:
+    """Return the filter as the kernel reads it: operation, jumps if true and if false, operand."""
+    refuse, absent = (_RETURN, 0, 0, _ERRNO | errno.EPERM), (_RETURN, 0, 0, _ERRNO | errno.ENOSYS)
+    lines = [
+        (_LOAD, 0, 0, _ARCHITECTURE),
+        (_IF_EQUAL, 1, 0, architecture),
+        absent,
+        (_LOAD, 0, 0, _NUMBER),
+        (_IF_AT_LEAST, 0, 1, _X32_BIT),
+        absent,
+    ]
+    for calls, answer in ((_REFUSED, refuse), (_ABSENT, absent)):
+        for numbers in calls.values():
+            lines += [(_IF_EQUAL, 0, 1, numbers[column]), answer]
+    lines += [
+        (_IF_EQUAL, 1, 0, _CLONE[column]),
+        (_IF_EQUAL, 0, 3, _UNSHARE[column]),
+        (_LOAD, 0, 0, _FIRST_ARGUMENT),
+        (_IF_ANY_BIT, 0, 1, _NAMESPACES),
+        refuse,
+        (_RETURN, 0, 0, _ALLOW),
+    ]
+    return b"".join(struct.pack("HBBI", *line) for line in lines)

@@ -1,0 +1,114 @@
+"""A build context: which files it holds, what they amount to, and what its Dockerfile needs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import BinaryIO
+
+from pytest_benchflow.sandboxes import archive
+
+_FORMAT = "1"
+_BUILDKIT = re.compile(
+    r"^\s*(?:(?:RUN|COPY|ADD)\s+(?:--\S+\s+)*--(?:mount|link|chmod|parents|exclude|checksum|network|security)\b"
+    r"|(?:RUN|COPY|ADD)\s[^#\n]*<<-?[\"']?[A-Za-z_])",
+    re.IGNORECASE | re.MULTILINE,
+)
+_FROM = re.compile(r"^\s*FROM\s+(?:--\S+\s+)*(\S+)(?:\s+AS\s+(\S+))?", re.IGNORECASE | re.MULTILINE)
+_ESCAPE = re.compile(r"^#\s*escape\s*=\s*`", re.IGNORECASE | re.MULTILINE)
+
+
+class BuildContext:
+    """The directory that a Dockerfile stands in."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.name = f"{directory.name}/Dockerfile"
+        self.dockerfile = (directory / "Dockerfile").read_text(errors="replace")
+        self._ignored = _patterns(directory / ".dockerignore")
+        self._kept: frozenset[str] | None = None
+
+    @property
+    def needs_buildkit(self) -> bool:
+        """Whether the engine's own builder cannot read the Dockerfile."""
+        return _BUILDKIT.search(self.dockerfile) is not None
+
+    @property
+    def base(self) -> str | None:
+        """The image that the last stage stands on; None if only a build can tell."""
+        stages = {alias.lower(): image for image, alias in _FROM.findall(self.dockerfile) if alias}
+        images = [image for image, _ in _FROM.findall(self.dockerfile)]
+        image = images[-1] if images else "scratch"
+        for _ in stages:
+            image = stages.get(image.lower(), image)
+        return None if "$" in image or image == "scratch" else image
+
+    def digest(self, args: Mapping[str, str]) -> str:
+        """Hash all that the image depends on: names, kinds, modes, link targets, bytes and arguments."""
+        total = hashlib.sha256(json.dumps([_FORMAT, sorted(args.items())]).encode())
+        for path, name in self._entries():
+            total.update(_entry(path, name))
+        return total.hexdigest()
+
+    def signature(self) -> int:
+        """Return what changes whenever the digest may have changed, without reading any file."""
+        facts = []
+        for path, name in archive.walk(self.directory):
+            status = os.lstat(path)
+            facts.append((name, status.st_mode, status.st_size, status.st_mtime_ns, status.st_ino))
+        return hash(tuple(facts))
+
+    def pack(self, stream: BinaryIO) -> None:
+        """Write the context as the engine wants it."""
+        kept = self._names()
+        archive.pack_dir(self.directory, stream, keep=lambda name: kept is None or name in kept)
+
+    def line_of(self, step: int) -> int:
+        """Return the line of the n-th instruction."""
+        escape = "`" if _ESCAPE.search(self.dockerfile) else "\\"
+        count, continued = 0, False
+        for number, line in enumerate(self.dockerfile.splitlines(), 1):
+            text = line.strip()
+            if not text or text.startswith("#"):
+                continue
+            count += not continued
+            if count == step:
+                return number
+            continued = text.endswith(escape)
+        return 1
+
+    def _entries(self) -> Iterator[tuple[str, str]]:
+        kept = self._names()
+        return ((path, name) for path, name in archive.walk(self.directory) if kept is None or name in kept)
+
+    def _names(self) -> frozenset[str] | None:
+        if self._ignored and self._kept is None:
+            from docker.utils.build import exclude_paths
+
+            self._kept = frozenset(exclude_paths(str(self.directory), self._ignored, dockerfile="Dockerfile"))
+        return self._kept
+
+
+def _patterns(file: Path) -> list[str]:
+    try:
+        lines = file.read_text(errors="replace").splitlines()
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+
+
+def _entry(path: str, name: str) -> bytes:
+    status = os.lstat(path)
+    content = hashlib.sha256()
+    if stat.S_ISREG(status.st_mode):
+        with open(path, "rb") as file:
+            while chunk := file.read(1 << 20):
+                content.update(chunk)
+    elif stat.S_ISLNK(status.st_mode):
+        content.update(os.fsencode(os.readlink(path)))
+    return f"{status.st_mode:o} {content.hexdigest()} ".encode() + os.fsencode(name) + b"\0"

@@ -1,0 +1,152 @@
+"""Find or make the image of a sandbox: named by its content, built once on this machine, pulled once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pytest_benchflow.errors import BuildError, SandboxError
+from pytest_benchflow.sandboxes.base import SandboxSpec
+
+from .build import Build
+from .context import BuildContext
+from .engine import Engine, EngineError
+from .locks import locked
+from .plan import ImageFacts
+
+REPOSITORY = "pytest-benchflow"
+#: For sandboxes that ask for nothing in particular.
+BASE_IMAGE = "debian:bookworm-slim"
+COMPOSE_FILES = ("docker-compose.yaml", "docker-compose.yml")
+_DIGEST_LENGTH = 24
+_PULL_ATTEMPTS = 3
+
+
+class Images:
+    """Knows the images of one engine; each is looked at once per process."""
+
+    def __init__(self, engine: Engine, *, builds: int | None = None, network: str | None = None) -> None:
+        self._engine = engine
+        self._slots = [f"build-slot-{n}" for n in range(builds or max(2, os.cpu_count() or 2))]
+        self.network = network
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._known: dict[str, ImageFacts] = {}
+        self._failed: dict[str, BuildError] = {}
+        self._digests: dict[Path, tuple[int, str]] = {}
+        self._rebuilt: set[str] = set()
+
+    async def find(self, spec: SandboxSpec) -> ImageFacts:
+        """Return the image of a sandbox, built or pulled if it is not there."""
+        directory = spec.environment_dir
+        has_dockerfile = directory is not None and (directory / "Dockerfile").is_file()
+        if spec.docker_image is not None and not (spec.force_build and has_dockerfile):
+            image = await self._pulled(spec.docker_image, spec.build_timeout_sec)
+            alone = directory is not None and not has_dockerfile and not is_compose(directory)
+            return replace(image, is_task_files_only=alone)
+        if directory is not None and has_dockerfile:
+            return await self._built(directory, spec)
+        return await self._pulled(BASE_IMAGE, spec.build_timeout_sec)
+
+    def forget(self, image: ImageFacts) -> None:
+        """Look at an image again: it was removed while this process knew it."""
+        self._known.pop(image.reference, None)
+
+    async def _built(self, directory: Path, spec: SandboxSpec) -> ImageFacts:
+        context = BuildContext(directory)
+        tag = f"{REPOSITORY}:{(await self._engine.thread(lambda: self._digest(context)))[:_DIGEST_LENGTH]}"
+        async with self._locks.setdefault(tag, asyncio.Lock()):
+            forced = spec.force_build and tag not in self._rebuilt
+            if tag in self._known and not forced:
+                return self._known[tag]
+            if tag in self._failed:
+                raise self._failed[tag]
+            async with locked(tag):
+                if forced or not await self._is_current(tag, context):
+                    await self._build(context, tag, spec, forced)
+            self._rebuilt.add(tag)
+            return await self._look(tag)
+
+    async def _build(self, context: BuildContext, tag: str, spec: SandboxSpec, fresh: bool) -> None:
+        labels = {"benchflow.image": tag.partition(":")[2]}
+        build = Build(self._engine, context, tag=tag, labels=labels, network=self.network)
+        async with locked(*self._slots):
+            try:
+                await build.run(timeout_sec=spec.build_timeout_sec, fresh=fresh)
+            except BuildError as error:
+                self._failed[tag] = error
+                raise
+
+    def _digest(self, context: BuildContext) -> str:
+        """Return the context's digest; files that have not changed are not read again."""
+        signature = context.signature()
+        known = self._digests.get(context.directory)
+        if known is None or known[0] != signature:
+            known = self._digests[context.directory] = (signature, context.digest({}))
+        return known[1]
+
+    async def _is_current(self, tag: str, context: BuildContext) -> bool:
+        """Say whether the image is there and stands on the base image of today."""
+        image = await self._inspect(tag)
+        base = await self._inspect(context.base) if image is not None and context.base else None
+        if image is None or base is None:
+            return image is not None
+        below: list[str] = base["RootFS"].get("Layers") or []
+        return (image["RootFS"].get("Layers") or [])[: len(below)] == below
+
+    async def _pulled(self, reference: str, timeout_sec: float) -> ImageFacts:
+        async with self._locks.setdefault(reference, asyncio.Lock()):
+            if reference in self._known:
+                return self._known[reference]
+            if await self._inspect(reference) is None:
+                async with locked(f"pull-{reference}"):
+                    if await self._inspect(reference) is None:
+                        await self._pull(reference, timeout_sec)
+            return await self._look(reference)
+
+    async def _pull(self, reference: str, timeout_sec: float) -> None:
+        from docker.utils import parse_repository_tag
+
+        repository, tag = parse_repository_tag(reference)
+        try:
+            async with asyncio.timeout(timeout_sec):
+                for attempt in range(1, _PULL_ATTEMPTS + 1):
+                    try:
+                        await self._engine.call(lambda client: client.pull(repository, tag=tag or "latest"))
+                    except SandboxError as error:
+                        hopeless = isinstance(error, EngineError) and error.status in (400, 401, 403, 404)
+                        if hopeless or attempt == _PULL_ATTEMPTS:
+                            reason = error.reason if isinstance(error, EngineError) else str(error)
+                            raise BuildError(f"image {reference} cannot be pulled: {reason}") from None
+                        await asyncio.sleep(attempt * 2)
+                    else:
+                        return
+        except TimeoutError:
+            raise BuildError(
+                f"image {reference} was not pulled within {timeout_sec:g} s", advice="raise build_timeout_sec"
+            ) from None
+
+    async def _look(self, reference: str) -> ImageFacts:
+        facts = await self._inspect(reference)
+        if facts is None:
+            raise BuildError(f"image {reference} is not there after it was built or pulled")
+        config = facts.get("Config") or {}
+        image = ImageFacts(reference, user=config.get("User") or "", workdir=config.get("WorkingDir") or "")
+        self._known[reference] = image
+        return image
+
+    async def _inspect(self, reference: str) -> dict[str, Any] | None:
+        try:
+            found: dict[str, Any] = await self._engine.call(lambda client: client.inspect_image(reference))
+        except EngineError as error:
+            if error.status == 404:
+                return None
+            raise
+        return found
+
+
+def is_compose(directory: Path) -> bool:
+    """Say whether a task's environment is more than one container."""
+    return any((directory / name).is_file() for name in COMPOSE_FILES)

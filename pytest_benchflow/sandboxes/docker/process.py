@@ -1,0 +1,127 @@
+"""A program in a container, seen as a byte pipe."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+
+from pytest_benchflow.errors import SandboxError
+
+from .connection import Connection
+from .frames import STDERR, STDOUT, frames
+
+#: Both streams share one connection: a reader of one must not starve because nobody reads the other.
+_BUFFER = 8 << 20
+_CHUNK = 1 << 18
+
+
+class Streams:
+    """Takes the two outputs of a connection apart; a reader that is slow slows the program down."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._buffers = {STDOUT: bytearray(), STDERR: bytearray()}
+        self._changed = asyncio.Condition()
+        self.ended = asyncio.Event()
+        self._pump = asyncio.create_task(self._run())
+
+    async def read(self, stream: int, n: int) -> bytes:
+        """Return up to `n` bytes, b"" at the end."""
+        buffer = self._buffers[stream]
+        async with self._changed:
+            await self._changed.wait_for(lambda: buffer or self.ended.is_set())
+            data = bytes(buffer[:n])
+            del buffer[:n]
+            self._changed.notify_all()
+        return data
+
+    def seen(self, stream: int) -> bytes:
+        """Return what waits to be read."""
+        return bytes(self._buffers[stream])
+
+    def close(self) -> None:
+        """Stop reading; idempotent."""
+        self._pump.cancel()
+        self._connection.close()
+
+    async def _run(self) -> None:
+        try:
+            async for stream, data in frames(self._connection.reader):
+                buffer = self._buffers[stream]
+                async with self._changed:
+                    await self._changed.wait_for(lambda full=buffer: len(full) < _BUFFER)  # type: ignore[misc]
+                    buffer += data
+                    self._changed.notify_all()
+        finally:
+            self.ended.set()
+            with contextlib.suppress(RuntimeError):
+                async with self._changed:
+                    self._changed.notify_all()
+
+
+class DockerProcess:
+    """Implements `Process` on a connection that the engine has handed over."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        exit_code: Callable[[], Awaitable[int | None]],
+        kill: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._connection = connection
+        self._exit_code = exit_code
+        self._kill = kill
+        self._status: int | None = None
+        self._stdin_open = True
+        self.streams = Streams(connection)
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes to its standard input, waiting while the pipe is full."""
+        view = memoryview(data)
+        while view:
+            if not self._stdin_open or self.streams.ended.is_set():
+                raise BrokenPipeError("standard input is closed")
+            await self._connection.write(bytes(view[:_CHUNK]))
+            view = view[_CHUNK:]
+
+    async def close_stdin(self) -> None:
+        """Close its standard input; idempotent."""
+        self._stdin_open = False
+        self._connection.write_eof()
+
+    async def read(self, n: int = 65536) -> bytes:
+        """Return up to `n` bytes of its standard output; b"" at the end."""
+        return await self.streams.read(STDOUT, n)
+
+    async def read_stderr(self, n: int = 65536) -> bytes:
+        """Return up to `n` bytes of its standard error; b"" at the end."""
+        return await self.streams.read(STDERR, n)
+
+    async def wait(self) -> int:
+        """Wait for its exit and return the status."""
+        pause = 0.25
+        while self._status is None:
+            # The streams end with the program, unless they are full or a child of it has them too.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self.streams.ended.wait()
+            pause = 0.02 if self.streams.ended.is_set() else min(pause * 2, 4.0)
+            self._status = await self._exit_code()
+            if self._status is None and self.streams.ended.is_set():
+                await asyncio.sleep(pause)
+        return self._status
+
+    async def kill(self) -> None:
+        """Kill the whole process tree inside the sandbox; idempotent."""
+        await self.close_stdin()
+        try:
+            await self._kill()
+        except SandboxError:
+            # Whatever was left of it ended with the sandbox.
+            if not self.streams.ended.is_set():
+                raise
+
+    def close(self) -> None:
+        """Let go of the connection; what it writes from now on is lost."""
+        self.streams.close()

@@ -1,0 +1,140 @@
+"""The docker sandbox: one container with the image that its task describes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+
+from pytest_benchflow.errors import SandboxError
+from pytest_benchflow.sandboxes import archive
+from pytest_benchflow.sandboxes.base import Capabilities, ExecResult, SandboxSpec
+
+from .container import Command, Container
+from .plan import ImageFacts, container_name, working_directory
+from .process import DockerProcess
+from .starter import Starter
+from .transfer import pull, push
+
+
+class DockerSandbox:
+    """Implements `Sandbox` with a container."""
+
+    def __init__(
+        self, spec: SandboxSpec, starter: Starter, capabilities: Capabilities, stopped: Callable[[DockerSandbox], None]
+    ) -> None:
+        self._spec = spec
+        self._starter = starter
+        self._capabilities = capabilities
+        self._on_stop = stopped
+        self._id = container_name(spec.name)
+        self._image = ImageFacts("")
+        self._container: Container | None = None
+        self._starting: asyncio.Task[Container] | None = None
+        self._notes: list[str] = []
+
+    @property
+    def id(self) -> str:
+        """The container's name."""
+        return self._id
+
+    @property
+    def workdir(self) -> str:
+        """The working directory of commands that name none."""
+        return working_directory(self._spec, self._image)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this sandbox can do."""
+        return self._capabilities
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Limits that cannot be kept, and how to enter a sandbox that was kept."""
+        return self._notes
+
+    async def start(self) -> None:
+        """Build or pull what is missing and start the container."""
+        if self._container is not None:
+            return
+        self._image = await self._starter.image(self._spec)
+        self._starting = asyncio.ensure_future(self._starter.start(self._spec, self._image, self._id))
+        try:
+            # A container half made could not be removed, so this is done to its end even when cancelled.
+            self._container = await asyncio.shield(self._starting)
+        except BaseException:
+            await asyncio.shield(self.stop())
+            raise
+        self._notes += self._starter.notes(self._spec)
+        if self._image.is_task_files_only and self._spec.environment_dir is not None:
+            await self.upload_dir(self._spec.environment_dir, self.workdir)
+
+    async def stop(self, *, delete: bool = True) -> None:
+        """Remove the container with all that runs in it; with `delete=False` it stays, without its processes."""
+        starting, self._starting = self._starting, None
+        container, self._container = self._container, None
+        if starting is not None:
+            await asyncio.wait([starting])
+            failed = starting.cancelled() or starting.exception() is not None
+            container = container or (None if failed else starting.result())
+            if delete or container is None:
+                await self._starter.stop(self._id, container)
+            else:
+                await self._starter.keep(container)
+                self._notes.append(
+                    f"kept: enter it with `docker exec -it {self._id} bash`, remove it with `docker rm -f {self._id}`"
+                )
+        self._on_stop(self)
+
+    async def exec(
+        self,
+        cmd: str,
+        *,
+        user: str | int | None = None,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout_sec: float | None = None,
+        stdin: bytes | None = None,
+    ) -> ExecResult:
+        """Run a bash command line."""
+        command = Command(cmd, cwd=self._cwd(cwd), user=self._user(user), env=env or {})
+        return await self._running().run(command, stdin=stdin, timeout_sec=timeout_sec)
+
+    async def open_process(
+        self,
+        argv: Sequence[str],
+        *,
+        user: str | int | None = None,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> DockerProcess:
+        """Start a program and return its byte pipe."""
+        return await self._running().open(argv, user=self._user(user), cwd=self._cwd(cwd), env=env or {})
+
+    async def upload_file(self, source: Path, target: str) -> None:
+        """Copy a host file to exactly `target`, keeping its mode."""
+        path = PurePosixPath(target)
+        await push(self._running(), lambda stream: archive.pack_file(source, path.name, stream), str(path.parent))
+
+    async def upload_dir(self, source: Path, target: str) -> None:
+        """Copy the content of a host directory into `target`."""
+        await push(self._running(), lambda stream: archive.pack_dir(source, stream), target)
+
+    async def download_file(self, source: str, target: Path) -> None:
+        """Copy a file out of the sandbox."""
+        await pull(self._running(), lambda stream: archive.unpack_file(stream, target), source, directory=False)
+
+    async def download_dir(self, source: str, target: Path) -> None:
+        """Copy the content of a directory out, safely."""
+        await pull(self._running(), lambda stream: archive.unpack_dir(stream, target), source, directory=True)
+
+    def _running(self) -> Container:
+        if self._container is None:
+            raise SandboxError(f"sandbox {self._spec.name} is not running; call start() first")
+        return self._container
+
+    def _cwd(self, cwd: str | None) -> str:
+        return str(PurePosixPath(self.workdir) / (cwd or ""))
+
+    def _user(self, user: str | int | None) -> str:
+        return self._image.user if user is None else str(user)

@@ -1,0 +1,74 @@
+"""Start and end the containers of one backend."""
+
+from __future__ import annotations
+
+from pytest_benchflow.errors import SandboxError
+from pytest_benchflow.sandboxes.base import SandboxSpec
+
+from .container import Container
+from .engine import Engine, EngineError
+from .images import Images
+from .labels import make_labels
+from .launch import launch, remove
+from .plan import EngineFacts, ImageFacts, container_config, notes_for
+
+#: Over a network a dead runner may go unnoticed: PID 1 then ends after this silence.
+REMOTE_LEASE_SEC = 300
+_KILL_ALL = "kill -9 -1"
+
+
+class Starter:
+    """Knows the engine, its images and this run's labels."""
+
+    def __init__(self, engine: Engine, images: Images, facts: EngineFacts, *, run: str, network: str) -> None:
+        self.engine = engine
+        self.images = images
+        self.facts = facts
+        self.run = run
+        self.network = network
+
+    async def image(self, spec: SandboxSpec) -> ImageFacts:
+        """Return the image of a sandbox, built or pulled if it is not there."""
+        return await self.images.find(spec)
+
+    async def start(self, spec: SandboxSpec, image: ImageFacts, container_name: str) -> Container:
+        """Start the container of a sandbox."""
+        try:
+            return await self._start(spec, image, container_name)
+        except EngineError as error:
+            if error.status != 404 or "image" not in error.reason.lower():
+                raise
+        self.images.forget(image)
+        return await self._start(spec, await self.images.find(spec), container_name)
+
+    async def _start(self, spec: SandboxSpec, image: ImageFacts, container_name: str) -> Container:
+        lease_sec = 0 if self.engine.address.is_local else REMOTE_LEASE_SEC
+        config = container_config(
+            spec,
+            image,
+            self.facts,
+            labels=make_labels(self.run, spec.name),
+            network=self.network,
+            lease_sec=lease_sec,
+        )
+        return await launch(
+            self.engine, config, container_name=container_name, name=spec.name, lease_sec=lease_sec
+        )
+
+    async def stop(self, container_name: str, container: Container | None) -> None:
+        """Remove a container, started or not; idempotent."""
+        await remove(self.engine, container_name)
+        if container is not None:
+            container.close()
+
+    async def keep(self, container: Container) -> None:
+        """End every process but PID 1 and let the container live on."""
+        try:
+            await container.channel.keep()
+        except SandboxError:
+            pass
+        container.close()
+
+    def notes(self, spec: SandboxSpec) -> list[str]:
+        """Return what the user should know about this sandbox."""
+        return notes_for(spec, self.facts)

@@ -1,0 +1,177 @@
+"""Move files into and out of a container as tar streams; nothing is mounted, so the daemon may be anywhere."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, BinaryIO, cast
+
+from pytest_benchflow.errors import SandboxError
+
+from .answer import Answer
+from .channel import MAX_PUT_BYTES
+from .container import Command, Container
+from .engine import EngineError
+from .frames import Capture
+from .pipe import Pipe, Reader
+from .quoting import quote
+
+if TYPE_CHECKING:
+    import docker
+    from typing_extensions import Buffer
+
+_CHUNK = 1 << 18
+#: Exit statuses of the scripts below.
+_MISSING, _WRONG_KIND, _NO_TAR = 3, 4, 5
+_DIRECTORY = """
+[ -d {path} ] || {{ [ -e {path} ] && exit 4; exit 3; }}
+command -v tar >/dev/null || exit 5
+exec tar -cf - -C {path} .
+"""
+_FILE = """
+[ -f {path} ] || {{ [ -e {path} ] && exit 4; exit 3; }}
+command -v tar >/dev/null || exit 5
+exec tar -chf - -C {parent} -- {name}
+"""
+
+
+async def push(container: Container, pack: Callable[[BinaryIO], None], directory: str) -> None:
+    """Unpack the tar stream that `pack` writes in a directory, made if need be."""
+    channel = container.channel
+    small = await container.engine.thread(lambda: _packed(pack)) if channel.can_put else None
+    if small is not None and channel.idle:
+        said = Capture()
+        ended = await channel.put(Answer(said.feed, said.feed), directory, small)
+        if ended.status != "0":
+            raise _cannot("write", directory, container, said.text())
+        return
+    made = await container.run(Command(f"mkdir -p -- {quote(directory)}"))
+    if made.return_code:
+        raise _cannot("write", directory, container, made.stderr)
+    try:
+        await container.engine.call(
+            lambda client: client.put_archive(container.id, directory, cast(bytes, _streamed(pack)))
+        )
+    except EngineError as error:
+        raise _cannot("write", directory, container, error.reason) from None
+
+
+async def pull(container: Container, unpack: Callable[[BinaryIO], None], source: str, *, directory: bool) -> None:
+    """Give `unpack`, in a thread, the tar stream of a file or of a directory's content."""
+    if container.channel.idle and await _pull_fast(container, unpack, source, directory=directory):
+        return
+    try:
+        right = await container.engine.call(
+            lambda client: _pull_archive(client, container.id, unpack, source, directory)
+        )
+    except EngineError as error:
+        if error.status != 404 and "not a directory" not in error.reason:
+            raise _cannot("read", source, container, error.reason) from None
+        raise _not_found(source, container, directory, wrong=error.status != 404) from None
+    if not right:
+        raise _not_found(source, container, directory, wrong=True)
+
+
+async def _pull_fast(
+    container: Container, unpack: Callable[[BinaryIO], None], source: str, *, directory: bool
+) -> bool:
+    """Let the container's own tar pack the files; False if it has none."""
+    path = PurePosixPath(source)
+    words = {"path": quote(source), "parent": quote(str(path.parent)), "name": quote(path.name)}
+    command = Command((_DIRECTORY if directory else _FILE).format(**words))
+    pipe, said = Pipe(), Capture()
+    unpacking = asyncio.ensure_future(container.engine.thread(lambda: pipe.drain_into(unpack)))
+    sending = asyncio.ensure_future(container.run_into(command, pipe.feed, said.feed))
+    sending.add_done_callback(lambda _: pipe.close())
+    try:
+        await asyncio.wait([sending, unpacking], return_when=asyncio.FIRST_COMPLETED)
+        if not sending.done():
+            unpacking.result()
+        status = int((await sending).status)
+        if status == _NO_TAR:
+            return False
+        if status in (_MISSING, _WRONG_KIND):
+            raise _not_found(source, container, directory, wrong=status == _WRONG_KIND)
+        # tar ends with 1 if a file changed while it was read, which a living sandbox may well do.
+        if status > 1:
+            raise _cannot("read", source, container, said.text())
+        await unpacking
+    finally:
+        sending.cancel()
+        await asyncio.wait([sending, unpacking])
+        # Without a stream it has failed, for a reason that is told better above.
+        unpacking.exception()
+    return True
+
+
+def _pull_archive(
+    client: docker.APIClient, container_id: str, unpack: Callable[[BinaryIO], None], source: str, directory: bool
+) -> bool:
+    """Let the engine pack the files; False if the source is of another kind."""
+    path = f"{source.rstrip('/')}/." if directory else source
+    stream, facts = client.get_archive(container_id, path, chunk_size=_CHUNK)
+    if not directory and facts.get("linkTarget"):
+        stream, facts = client.get_archive(container_id, facts["linkTarget"], chunk_size=_CHUNK)
+    # The engine's modes are those of Go, where the top bit is a directory.
+    if bool(facts["mode"] & 1 << 31) != directory:
+        return False
+    unpack(cast(BinaryIO, Reader(stream)))
+    return True
+
+
+def _packed(pack: Callable[[BinaryIO], None]) -> bytes | None:
+    """Return a small archive, None if it is a big one."""
+    stream = _Small()
+    try:
+        pack(stream)
+    except _TooBig:
+        return None
+    return stream.getvalue()
+
+
+def _streamed(pack: Callable[[BinaryIO], None]) -> Iterator[bytes]:
+    """Yield an archive while another thread packs it."""
+    read, write = os.pipe()
+    failure: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            with open(write, "wb") as stream:
+                pack(stream)
+        except BaseException as error:
+            failure.append(error)
+
+    thread = threading.Thread(target=work, name="benchflow-pack", daemon=True)
+    thread.start()
+    with open(read, "rb") as stream:
+        yield from iter(lambda: stream.read(_CHUNK), b"")
+    thread.join()
+    if failure:
+        raise failure[0]
+
+
+class _TooBig(Exception):
+    pass
+
+
+class _Small(io.BytesIO):
+    def write(self, data: Buffer, /) -> int:
+        if self.tell() > MAX_PUT_BYTES:
+            raise _TooBig
+        return super().write(data)
+
+
+def _cannot(verb: str, path: str, container: Container, reason: str) -> SandboxError:
+    text = reason.strip().partition("\n")[0]
+    return SandboxError(f"cannot {verb} {path} in sandbox {container.name}: {text}", retryable=False)
+
+
+def _not_found(source: str, container: Container, directory: bool, *, wrong: bool) -> FileNotFoundError:
+    kind = "directory" if directory else "file"
+    if wrong:
+        return FileNotFoundError(f"{source} in sandbox {container.name} is no {kind}")
+    return FileNotFoundError(f"no {kind} {source} in sandbox {container.name}")

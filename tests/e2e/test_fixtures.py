@@ -1,0 +1,281 @@
+"""The fixture chain in Python tests, and in conftests that override a link of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from project import INI, Project
+
+HALF = "echo 0.5 > /logs/verifier/reward.txt"
+
+PYTHON_TESTS = """
+import dataclasses
+
+import pytest
+
+pytestmark = pytest.mark.bf_task("tasks/one")
+
+
+async def test_two_turns(bf_rollout):
+    first = await bf_rollout.execute("Create done.txt")
+    await bf_rollout.execute("Now again")
+    assert first.outcome == "completed"
+    assert (await bf_rollout.verify())["reward"] == 1.0
+
+
+async def test_the_sandbox(bf_sandbox):
+    done = await bf_sandbox.exec("pwd; cat /instruction.md", timeout_sec=30)
+    assert done.stdout == "/app\\nMake done.txt.\\n"
+    assert bf_sandbox.workdir == "/app"
+
+
+async def test_a_command_over_time(bf_sandbox):
+    with pytest.raises(TimeoutError):
+        await bf_sandbox.exec("sleep 60", timeout_sec=0.2)
+
+
+async def test_the_session(bf_session, bf_sandbox):
+    done = await bf_session.prompt("Go", timeout_sec=30)
+    assert done.outcome == "completed"
+    assert (await bf_sandbox.exec("cat done.txt")).stdout == "done\\n"
+
+
+def test_the_agent(bf_agent):
+    assert bf_agent.name == "oracle"
+
+
+def test_the_task(bf_task, bf_config):
+    assert bf_task.name == "one"
+    assert (bf_config.agent, bf_config.threshold) == ("oracle", 1.0)
+
+
+def test_the_result(bf_result):
+    assert bf_result.passed
+    assert bf_result.rewards == {"reward": 1.0}
+    assert (bf_result.rollout_dir / "result.json").exists()
+
+
+def test_a_run(bf_run, bf_config):
+    assert bf_run(dataclasses.replace(bf_config, agent="nop")).reward == 0.0
+    assert bf_run(bf_config).reward == 1.0
+
+
+@pytest.mark.bf_threshold(0.25)
+@pytest.mark.bf_timeout(17)
+def test_markers(bf_config):
+    assert (bf_config.threshold, bf_config.timeout) == (0.25, 17)
+
+
+@pytest.mark.bf_trials(3)
+def test_trials(bf_config, bf_trial):
+    assert bf_config.trial == bf_trial
+"""
+
+
+@pytest.fixture(scope="module", params=[(), ("-n", "2")], ids=["one-process", "two-workers"])
+def python_tests(request: pytest.FixtureRequest, new_project: Callable[..., Project]) -> pytest.RunResult:
+    project = new_project(ini=INI + "asyncio_mode = auto\n")
+    project.task("tasks/one")
+    project.write({"test_python.py": PYTHON_TESTS})
+    return project.run("test_python.py", "-v", *request.param)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "test_two_turns",
+        "test_the_sandbox",
+        "test_a_command_over_time",
+        "test_the_session",
+        "test_the_agent",
+        "test_the_task",
+        "test_the_result",
+        "test_a_run",
+        "test_markers",
+        "test_trials[1]",
+        "test_trials[3]",
+    ],
+)
+def test_python_tests_use_the_chain(python_tests: pytest.RunResult, name: str) -> None:
+    outcomes = [line for line in python_tests.outlines if name in line and ("PASSED" in line or "FAILED" in line)]
+    assert len(outcomes) == 1, outcomes
+    assert "PASSED" in outcomes[0]
+
+
+def test_nothing_else_happens_in_them(python_tests: pytest.RunResult) -> None:
+    python_tests.assert_outcomes(passed=12)
+    assert python_tests.ret == 0
+
+
+def test_strict_asyncio_mode_needs_nothing_but_its_own_mark(project: Project) -> None:
+    project.task("tasks/one")
+    project.write(
+        {
+            "test_python.py": """
+            import pytest
+
+            @pytest.mark.asyncio
+            @pytest.mark.bf_task("tasks/one")
+            async def test_it(bf_rollout):
+                await bf_rollout.execute()
+                assert (await bf_rollout.verify())["reward"] == 1.0
+            """
+        }
+    )
+    project.run("-o", "asyncio_mode=strict").assert_outcomes(passed=2)
+
+
+def test_a_test_without_a_task_says_how_to_name_one(project: Project) -> None:
+    project.write({"test_python.py": "def test_it(bf_result): pass\n"})
+    done = project.run()
+    done.assert_outcomes(errors=1)
+    done.stdout.fnmatch_lines(['*names no task; mark it with @pytest.mark.bf_task("tasks/NAME")*'])
+    assert "pytest_benchflow/" not in done.stdout.str()
+
+
+def test_a_task_that_is_not_there_is_named(project: Project) -> None:
+    project.write(
+        {"test_python.py": 'import pytest\n@pytest.mark.bf_task("tasks/none")\ndef test_it(bf_result): pass\n'}
+    )
+    done = project.run()
+    done.assert_outcomes(errors=1)
+    done.stdout.fnmatch_lines(["*tasks/none*is missing*"])
+    assert "pytest_benchflow/" not in done.stdout.str()
+
+
+def test_a_broken_rollout_is_an_error_of_a_python_test_and_not_a_failure(project: Project) -> None:
+    project.task("tasks/one", test="exit 0")
+    project.task("tasks/unsolved", solve=None)
+    project.write(
+        {
+            "test_python.py": """
+            import pytest
+
+            @pytest.mark.bf_task("tasks/one")
+            def test_broken(bf_result): pass
+
+            @pytest.mark.bf_task("tasks/unsolved")
+            def test_skipped(bf_result): pass
+
+            @pytest.mark.bf_task("tasks/unsolved")
+            def test_skipped_too(bf_sandbox): pass
+            """
+        }
+    )
+    done = project.run("test_python.py", "-rs")
+    done.assert_outcomes(errors=1, skipped=2)
+    done.stdout.fnmatch_lines(["*reward error in verify*"])
+
+
+def test_results_of_python_tests_are_in_the_report(project: Project) -> None:
+    project.task("tasks/one")
+    project.write(
+        {"test_python.py": 'import pytest\n@pytest.mark.bf_task("tasks/one")\ndef test_it(bf_result): pass\n'}
+    )
+    project.run("test_python.py", "--bf-json=r.json").assert_outcomes(passed=1)
+    (entry,) = json.loads((project.root / "r.json").read_text())["rollouts"]
+    assert (entry["id"], entry["status"]) == ("test_python.py::test_it", "passed")
+
+
+def test_phases_out_of_order_say_what_to_call_first(project: Project) -> None:
+    project.task("tasks/one")
+    project.write(
+        {
+            "conftest.py": """
+            import pytest
+
+            @pytest.fixture
+            def fresh(bf_task, bf_config, request):
+                from pytest_benchflow.current import get_run
+                return get_run(request.config).open_rollout(bf_config, bf_task)
+            """,
+            "test_python.py": """
+            import pytest
+
+            @pytest.mark.bf_task("tasks/one")
+            async def test_it(fresh):
+                for call, advice in ((fresh.start, "setup"), (fresh.execute, "install_agent"), (fresh.verify, "install_agent")):
+                    with pytest.raises(Exception, match=rf"await {advice}\\(\\) first"):
+                        await call()
+                await fresh.cleanup()
+                await fresh.cleanup()
+                with pytest.raises(Exception, match="the rollout has ended; make a new one"):
+                    await fresh.setup()
+            """,
+        }
+    )
+    project.run("test_python.py", "-o", "asyncio_mode=auto").assert_outcomes(passed=1)
+
+
+@pytest.fixture(scope="module")
+def overridden(new_project: Callable[..., Project]) -> pytest.RunResult:
+    """Run folders of which each overrides another link of the chain."""
+    project = new_project()
+    project.task("tasks/plain/one", test=HALF)
+    project.task("tasks/config/one", test=HALF)
+    project.task("tasks/task/one")
+    project.task("tasks/sandbox/one", solve="cp /app/prepared /app/done.txt")
+    project.task("tasks/user/one")
+    project.write(
+        {
+            "tasks/config/conftest.py": """
+            import dataclasses
+            import pytest
+
+            @pytest.fixture
+            def bf_config(bf_config):
+                return dataclasses.replace(bf_config, threshold=0.5)
+            """,
+            "tasks/task/conftest.py": """
+            import dataclasses
+            import pytest
+
+            @pytest.fixture
+            def bf_task(bf_task):
+                stage = dataclasses.replace(bf_task.stages[0], instruction="Changed.")
+                return dataclasses.replace(bf_task, stages=(stage,))
+            """,
+            "tasks/sandbox/conftest.py": """
+            import asyncio
+            import pytest
+
+            @pytest.fixture
+            def bf_sandbox(bf_sandbox):
+                done = asyncio.run(bf_sandbox.exec("echo prepared > /app/prepared"))
+                assert done.return_code == 0
+                return bf_sandbox
+            """,
+            "tasks/user/conftest.py": """
+            import pytest
+            from pathlib import Path
+
+            @pytest.fixture(autouse=True)
+            def around(request):
+                Path("around").write_text(request.node.nodeid)
+                yield
+            """,
+        }
+    )
+    run = project.run("tasks", "-v")
+    project.write({"prompts": "\n".join(path.read_text() for path in project.root.glob("jobs/*/*/prompts.json"))})
+    run.outlines.append((project.root / "prompts").read_text())
+    run.outlines.append("around " + (project.root / "around").read_text())
+    return run
+
+
+@pytest.mark.parametrize(
+    ("folder", "outcome"),
+    [("config", "PASSED"), ("plain", "FAILED"), ("sandbox", "PASSED"), ("task", "PASSED"), ("user", "PASSED")],
+)
+def test_a_folder_changes_the_rollouts_below_it(overridden: pytest.RunResult, folder: str, outcome: str) -> None:
+    overridden.stdout.fnmatch_lines([f"tasks/{folder}/one/task.toml::oracle {outcome}*"])
+
+
+def test_a_changed_task_is_what_runs(overridden: pytest.RunResult) -> None:
+    assert any("Changed." in line for line in overridden.outlines)
+
+
+def test_a_fixture_of_the_users_is_used_for_rollouts(overridden: pytest.RunResult) -> None:
+    assert "around tasks/user/one/task.toml::oracle" in overridden.outlines

@@ -1,0 +1,162 @@
+"""Other plugins and pytest's own modes see ordinary tests."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from project import INI, Project
+
+
+def test_a_rerun_is_a_new_rollout_with_its_own_directory(project: Project) -> None:
+    """The second rollout passes, because the first left a file on the host."""
+    project.task("tasks/one", solve="exit 0")
+    project.write(
+        {
+            "conftest.py": """
+            from pathlib import Path
+
+            def pytest_runtest_logreport(report):
+                if report.outcome == "rerun":
+                    Path("tasks/one/solution/solve.sh").write_text("#!/bin/bash\\necho done > /app/done.txt\\n")
+            """
+        }
+    )
+    done = project.run("tasks", "--reruns=1", "--bf-json=r.json")
+    assert done.ret == 0
+    done.stdout.fnmatch_lines(["*1 passed, 1 rerun*"])
+    assert len(project.rollout_dirs()) == 2
+    assert sorted(result["reward"] for result in project.results().values()) == [0.0, 1.0]
+    (entry,) = json.loads((project.root / "r.json").read_text())["rollouts"]
+    assert (entry["status"], entry["result"]["reward"]) == ("passed", 1.0)
+
+
+def test_a_rerun_that_fails_again_is_a_failure(project: Project) -> None:
+    project.task("tasks/one", solve="exit 0")
+    done = project.run("tasks", "--reruns=1", "-n", "2")
+    assert done.ret == pytest.ExitCode.TESTS_FAILED
+    assert len(project.rollout_dirs()) == 2
+
+
+def test_a_timeout_of_pytest_timeout_does_not_kill_a_queued_rollout(project: Project) -> None:
+    for number in range(3):
+        project.task(f"tasks/t{number}", solve="sleep 0.6; echo done > /app/done.txt")
+    done = project.run("tasks", "--timeout=1", "--bf-concurrency=1")
+    done.assert_outcomes(passed=3)
+
+
+@pytest.mark.parametrize("mode", ["strict", "auto"])
+def test_asyncio_modes_make_no_difference(project: Project, mode: str) -> None:
+    project.task("tasks/one")
+    project.write({"test_async.py": "import pytest\n@pytest.mark.asyncio\nasync def test_it(): pass\n"})
+    project.run("-o", f"asyncio_mode={mode}").assert_outcomes(passed=2)
+
+
+def test_warnings_as_errors_and_strict_settings(project: Project) -> None:
+    project.task("tasks/one", toml='[metadata]\ntags = ["io"]\n')
+    done = project.run("tasks", "-W", "error", "--strict-markers", "--strict-config")
+    done.assert_outcomes(passed=1)
+    assert done.ret == 0
+
+
+def test_without_xdist_and_asyncio_and_the_cache(project: Project) -> None:
+    project.write({"pytest.ini": "[pytest]\nfilterwarnings = error\n"})
+    project.task("tasks/one")
+    off = ("xdist", "asyncio", "cacheprovider", "rerunfailures", "timeout")
+    done = project.run("tasks", *(part for name in off for part in ("-p", f"no:{name}")))
+    done.assert_outcomes(passed=1)
+
+
+def test_without_a_terminal_reporter(project: Project) -> None:
+    project.task("tasks/one")
+    done = project.run("tasks", "-p", "no:terminalreporter", "--bf-json=r.json")
+    assert done.ret == 0
+    assert json.loads((project.root / "r.json").read_text())["rollouts"][0]["status"] == "passed"
+
+
+def test_captured_output_of_other_tests_does_not_show_up_in_a_failure(project: Project) -> None:
+    project.task("tasks/one", solve="exit 0")
+    project.write({"test_a.py": "def test_a(): print('printed by another test')\n"})
+    done = project.run("-rA", "test_a.py", "tasks")
+    done.assert_outcomes(passed=1, failed=1)
+    failures = done.stdout.str().partition("FAILURES")[2].partition("PASSES")[0]
+    assert "reward 0.00 is below 1.00" in failures
+    assert "printed by another test" not in failures
+
+
+def test_durations_show_the_time_of_the_rollout(project: Project) -> None:
+    project.task("tasks/one", solve="sleep 0.3; echo done > /app/done.txt")
+    done = project.run("tasks", "--durations=1", "--durations-min=0.3")
+    done.stdout.re_match_lines([r"\d+\.\d+s setup +tasks/one/task\.toml::oracle"])
+
+
+def test_quiet_and_verbose_runs(project: Project) -> None:
+    project.task("tasks/one", solve="exit 0")
+    project.run("tasks", "-qq").stdout.fnmatch_lines(["*reward 0.00 is below 1.00*"])
+    project.run("tasks", "-vv").stdout.fnmatch_lines(["tasks/one/task.toml::oracle FAILED*"])
+
+
+def test_no_capture_prints_nothing_of_the_sandbox(project: Project) -> None:
+    project.task("tasks/one", solve="echo from-the-agent; echo done > /app/done.txt")
+    done = project.run("tasks", "-s")
+    done.assert_outcomes(passed=1)
+    assert "from-the-agent" not in done.stdout.str()
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("pytest.ini", INI + "bf_agent = nop\nbf_threshold = 0\n"),
+        ("pyproject.toml", "[tool.pytest.ini_options]\nbf_agent = ['nop']\nbf_threshold = 0.0\n"),
+        ("pyproject.toml", "[tool.pytest]\nbf_agent = ['nop']\nbf_threshold = 0.0\n"),
+        ("pyproject.toml", "[tool.pytest.ini_options]\n[tool.benchflow]\nagent = 'nop'\nthreshold = 0\n"),
+        ("pyproject.toml", "[tool.pytest.ini_options]\n[[tool.benchflow.agents]]\nname = 'nop'\n[tool.benchflow]\nthreshold = 0\n"),
+        (
+            "pyproject.toml",
+            "[tool.pytest.ini_options]\n[tool.benchflow]\nagent = 'nop'\n"
+            "[[tool.benchflow.overrides]]\ntasks = 'tasks/*'\nthreshold = 0\n",
+        ),
+    ],
+    ids=["ini", "ini_options", "native", "table", "nested-agents", "overrides"],
+)
+def test_settings_live_in_every_configuration_file(project: Project, name: str, text: str) -> None:
+    (project.root / "pytest.ini").unlink()
+    project.task("tasks/one")
+    project.write({name: text})
+    done = project.run("tasks", "-v", "-p", "no:asyncio")
+    done.assert_outcomes(passed=1)
+    done.stdout.fnmatch_lines(["tasks/one/task.toml::nop PASSED*"])
+
+
+def test_overrides_repeat_some_tasks_only(project: Project) -> None:
+    (project.root / "pytest.ini").unlink()
+    project.task("tasks/one")
+    project.task("tasks/two")
+    project.write(
+        {
+            "pyproject.toml": "[tool.pytest.ini_options]\nasyncio_default_fixture_loop_scope = 'function'\n"
+            "[[tool.benchflow.overrides]]\ntasks = 'two'\ntrials = 2\n"
+        }
+    )
+    assert project.ids("tasks") == [
+        "tasks/one/task.toml::oracle",
+        "tasks/two/task.toml::oracle/1",
+        "tasks/two/task.toml::oracle/2",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[tool.benchflow]\nthresold = 1\n", "[tool.benchflow] thresold is not known; did you mean threshold?"),
+        ("[tool.benchflow]\nagent = 'orakle'\n", "unknown agent 'orakle'; did you mean oracle?"),
+        ("[[tool.benchflow.agents]]\nname = 'nopp'\n", "unknown agent 'nopp'; did you mean nop?"),
+    ],
+)
+def test_a_bad_table_ends_the_run_with_one_line(project: Project, text: str, message: str) -> None:
+    (project.root / "pytest.ini").unlink()
+    project.task("tasks/one")
+    project.write({"pyproject.toml": f"[tool.pytest.ini_options]\n{text}"})
+    done = project.run("tasks", "-p", "no:asyncio")
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    assert [line for line in done.errlines if line] == [f"ERROR: {message}"]

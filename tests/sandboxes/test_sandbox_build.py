@@ -1,0 +1,295 @@
+"""Environments built from Dockerfiles, and the cache of their layers."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from sandbox_helpers import StartSandbox, needs_users, output
+
+from pytest_benchflow.errors import BuildError, UnsupportedError
+from pytest_benchflow.sandboxes import SandboxSpec
+from pytest_benchflow.sandboxes.local import LocalBackend
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Write:
+    """Give the function that writes a build context."""
+
+    def write(dockerfile: str, **files: str) -> Path:
+        directory = tmp_path / "environment"
+        directory.mkdir(exist_ok=True)
+        (directory / "Dockerfile").write_text(dockerfile)
+        for name, text in files.items():
+            (directory / name).write_text(text)
+        return directory
+
+    return write
+
+
+def layers(cache: Path) -> set[str]:
+    """List the finished layers and anything half finished."""
+    return {path.name for path in (cache / "layers").iterdir() if path.is_dir()}
+
+
+def unfinished(cache: Path) -> list[str]:
+    """List what builders that failed would leave; a replaced layer stays until its process is gone."""
+    return [name for name in layers(cache) if name.startswith("tmp-") and not name.endswith("-replaced")]
+
+
+async def test_settings_hold_for_every_command(start: StartSandbox, environment: Write) -> None:
+    directory = environment('FROM python:3.13\nARG N=3\nENV GREETING="hi $N" X=y\nWORKDIR /srv/app\nWORKDIR sub\n')
+    sandbox = await start(environment_dir=directory)
+    assert sandbox.workdir == "/srv/app/sub"
+    assert await output(sandbox, "pwd; echo $GREETING $X") == "/srv/app/sub\nhi 3 y\n"
+    assert "FROM python:3.13 is the host's own system here" in sandbox.notes
+
+
+async def test_the_spec_overrides_the_image(start: StartSandbox, environment: Write) -> None:
+    directory = environment("FROM x\nENV A=image B=image\nWORKDIR /image\n")
+    sandbox = await start(environment_dir=directory, env={"A": "spec"}, workdir="/spec")
+    assert await output(sandbox, "pwd; echo $A $B; ls -d /image", env={"B": "call"}) == "/spec\nspec call\n/image\n"
+
+
+async def test_metadata_needs_no_layer(start: StartSandbox, environment: Write, cache: Path) -> None:
+    await start()
+    before = layers(cache)
+    await start(environment_dir=environment("FROM x\nENV A=1\nWORKDIR /w\nCMD run\nEXPOSE 80\n"))
+    assert layers(cache) == before
+
+
+async def test_run_keeps_what_it_writes_anywhere(start: StartSandbox, environment: Write) -> None:
+    directory = environment(
+        "FROM x\nWORKDIR /w\nRUN echo 1 > /usr/local/one && echo 2 > /etc/two && echo 3 > /root/three \\\n"
+        "    && echo 4 > four && rm -rf /usr/share/man /etc/profile\n"
+        'RUN ["/bin/sh", "-c", "cat /usr/local/one > five"]\n'
+    )
+    sandbox = await start(environment_dir=directory)
+    shown = await output(
+        sandbox, "cat /usr/local/one /etc/two /root/three /w/four /w/five; ls /etc/profile /usr/share/man"
+    )
+    assert shown.startswith("1\n2\n3\n4\n1\n")
+    assert shown.count("No such file") == 2
+
+
+async def test_shell_and_args_reach_run(start: StartSandbox, environment: Write) -> None:
+    directory = environment('FROM x\nARG WHO=me\nSHELL ["/bin/bash", "-c"]\nRUN [[ $WHO == m* ]] && echo $WHO > /who\n')
+    sandbox = await start(environment_dir=directory)
+    assert await output(sandbox, "cat /who; echo [$WHO]") == "me\n[]\n"
+
+
+async def test_copy_places_files_as_docker_does(start: StartSandbox, environment: Write) -> None:
+    directory = environment(
+        "FROM x\nWORKDIR /app\nCOPY a.txt .\nCOPY a.txt /renamed\nCOPY a.txt b.txt /many/\nCOPY tree /flat\n"
+        "COPY *.txt globbed/\nRUN mkdir /there\nCOPY a.txt /there\nCOPY --chmod=640 a.txt /moded\n",
+        **{"a.txt": "a", "b.txt": "b"},
+    )
+    (directory / "tree/sub").mkdir(parents=True)
+    (directory / "tree/sub/file").write_text("deep")
+    (directory / "tree/link").symlink_to("sub/file")
+    sandbox = await start(environment_dir=directory)
+    assert (await output(sandbox, "ls /app /many /flat /app/globbed")).split() == [
+        *("/app:", "a.txt", "globbed", "/app/globbed:", "a.txt", "b.txt"),
+        *("/flat:", "link", "sub", "/many:", "a.txt", "b.txt"),
+    ]
+    assert await output(sandbox, "cat /renamed /there/a.txt /flat/link; readlink /flat/link") == "aadeepsub/file\n"
+    assert await output(sandbox, "stat -c %a:%U /moded") == "640:root\n"
+
+
+async def test_add_unpacks_local_archives(start: StartSandbox, environment: Write) -> None:
+    directory = environment("FROM x\nADD data.tar.gz /data/\nADD plain.txt /data/\n", **{"plain.txt": "p"})
+    with tarfile.open(directory / "data.tar.gz", "w:gz") as tar:
+        info = tarfile.TarInfo("in/side.txt")
+        info.size = 2
+        tar.addfile(info, io.BytesIO(b"ok"))
+    assert await output(await start(environment_dir=directory), "cat /data/in/side.txt /data/plain.txt") == "okp"
+
+
+@needs_users
+async def test_chown_uses_the_images_own_accounts(start: StartSandbox, environment: Write) -> None:
+    directory = environment("FROM x\nRUN useradd -u 1600 worker\nCOPY --chown=worker:daemon a /a\n", a="a")
+    assert await output(await start(environment_dir=directory), "stat -c '%U %G' /a") == "worker daemon\n"
+
+
+async def test_ignored_files_stay_out(start: StartSandbox, environment: Write) -> None:
+    directory = environment("FROM x\nCOPY . /all\n", keep="k", **{"drop.log": "d", "keep.log": "k"})
+    (directory / ".dockerignore").write_text("# comment\n*.log\n!keep.log\nDockerfile\n.dockerignore\n")
+    assert (await output(await start(environment_dir=directory), "ls -A /all")).split() == ["keep", "keep.log"]
+
+
+async def test_a_second_build_runs_nothing(start: StartSandbox, environment: Write) -> None:
+    directory = environment("FROM x\nRUN date +%N > /stamp; head -c 8 /dev/urandom | od -x >> /stamp\n")
+    first = await output(await start(environment_dir=directory), "cat /stamp")
+    assert await output(await start(environment_dir=directory), "cat /stamp") == first
+
+
+async def test_force_build_runs_everything_again(start: StartSandbox, environment: Write) -> None:
+    directory = environment("FROM x\nRUN head -c 8 /dev/urandom | od -x > /stamp; echo forced\n")
+    old = await start(environment_dir=directory)
+    first = await output(old, "cat /stamp")
+    later = LocalBackend()
+    forced = later.create(SandboxSpec("x", environment_dir=directory, force_build=True))
+    await forced.start()
+    second = await output(forced, "cat /stamp")
+    await later.aclose()
+    assert second != first
+    assert await output(await start(environment_dir=directory), "cat /stamp") == second
+    assert await output(old, "cat /stamp") == first
+
+
+@pytest.mark.parametrize("change", ["content", "mode", "name", "link"])
+async def test_a_changed_source_is_copied_again(start: StartSandbox, environment: Write, change: str) -> None:
+    directory = environment("FROM x\nCOPY src /src\n")
+    source = directory / "src"
+    source.mkdir()
+    (source / "file").write_text("old")
+    (source / "link").symlink_to("file")
+    await start(environment_dir=directory)
+    match change:
+        case "content":
+            (source / "file").write_text("new")
+        case "mode":
+            (source / "file").chmod(0o711)
+        case "name":
+            (source / "file").rename(source / "renamed")
+        case _:
+            (source / "link").unlink()
+            (source / "link").symlink_to("nowhere")
+    shown = await output(await start(environment_dir=directory), "cd /src; ls; cat *; stat -c %a *; readlink link")
+    assert {"content": "new", "mode": "711", "name": "renamed", "link": "nowhere"}[change] in shown
+
+
+async def test_a_failing_run_shows_line_status_and_output(start: StartSandbox, environment: Write, cache: Path) -> None:
+    directory = environment(
+        "FROM x\nWORKDIR /w\n\nRUN for i in $(seq 50); do echo line $i; done; \\\n  echo oops >&2; exit 7\n"
+    )
+    await start()
+    before = layers(cache)
+    with pytest.raises(BuildError) as failure:
+        await start(environment_dir=directory)
+    lines = str(failure.value).splitlines()
+    assert lines[0].startswith("environment/Dockerfile:4: RUN for i in $(seq 50);")
+    assert lines[0].endswith("exit status 7")
+    assert [line.strip() for line in lines[1:]] == [f"line {i}" for i in range(22, 51)] + ["oops"]
+    assert layers(cache) == before
+
+
+async def test_a_missing_source_names_the_line(start: StartSandbox, environment: Write) -> None:
+    with pytest.raises(BuildError, match=r"^environment/Dockerfile:2: COPY nofile: not found in .*/environment$"):
+        await start(environment_dir=environment("FROM x\nCOPY nofile /x\n"))
+
+
+@pytest.mark.parametrize("source", ["../outside", "escape"])
+async def test_nothing_outside_the_context_is_copied(start: StartSandbox, environment: Write, source: str) -> None:
+    directory = environment(f"FROM x\nCOPY {source} /x\n")
+    (directory.parent / "outside").write_text("secret")
+    (directory / "escape").symlink_to("../outside")
+    with pytest.raises(BuildError, match="build context"):
+        await start(environment_dir=directory)
+
+
+async def test_a_slow_build_ends_at_its_timeout(start: StartSandbox, environment: Write, cache: Path) -> None:
+    started = time.monotonic()
+    with pytest.raises(BuildError, match=r"environment/Dockerfile:2: the build took longer than 0\.5 s"):
+        await start(environment_dir=environment("FROM x\nRUN sleep 8001\n"), build_timeout_sec=0.5)
+    assert time.monotonic() - started < 10
+    assert not unfinished(cache)
+
+
+async def test_a_cancelled_build_leaves_nothing(backend: LocalBackend, environment: Write, cache: Path) -> None:
+    sandbox = backend.create(SandboxSpec("x", environment_dir=environment("FROM x\nRUN touch /x; sleep 8011\n")))
+    task = asyncio.create_task(sandbox.start())
+    await asyncio.sleep(0.5)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert not unfinished(cache)
+
+
+async def test_concurrent_builders_build_once(backend: LocalBackend, environment: Write) -> None:
+    directory = environment("FROM x\nRUN sleep 0.2; head -c 8 /dev/urandom | od -x > /stamp; echo once\n")
+    other = LocalBackend()
+    sandboxes = [b.create(SandboxSpec("x", environment_dir=directory)) for b in (backend, other, backend, other)]
+    await asyncio.gather(*(sandbox.start() for sandbox in sandboxes))
+    stamps = [await output(sandbox, "cat /stamp") for sandbox in sandboxes]
+    await asyncio.gather(*(sandbox.stop() for sandbox in sandboxes))
+    await other.aclose()
+    assert len(set(stamps)) == 1
+
+
+BUILDER = """
+import asyncio, sys
+from pathlib import Path
+from pytest_benchflow.sandboxes import SandboxSpec
+from pytest_benchflow.sandboxes.local import LocalBackend
+
+async def main():
+    sandbox = LocalBackend().create(SandboxSpec("x", environment_dir=Path(sys.argv[1])))
+    await sandbox.start()
+
+asyncio.run(main())
+"""
+
+
+def test_the_rest_of_a_killed_builder_is_swept_and_built_anew(environment: Write, cache: Path) -> None:
+    directory = environment(
+        "FROM x\nCOPY wait /wait\nRUN echo begun > /x; sleep $(cat /wait); echo done >> /x\n", wait="99"
+    )
+    builder = subprocess.Popen([sys.executable, "-c", BUILDER, str(directory)])
+    deadline = time.monotonic() + 20
+    while not list((cache / "layers").glob("tmp-*/root/x")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.kill(builder.pid, signal.SIGKILL)
+    builder.wait()
+    assert unfinished(cache)
+    (directory / "wait").write_text("0")
+
+    async def build() -> str:
+        backend = LocalBackend()
+        sandbox = backend.create(SandboxSpec("x", environment_dir=directory))
+        await sandbox.start()
+        shown = await output(sandbox, "cat /x")
+        await backend.aclose()
+        return shown
+
+    assert asyncio.run(build()) == "begun\ndone\n"
+    assert not unfinished(cache)
+
+
+async def test_a_build_has_many_layers(start: StartSandbox, environment: Write) -> None:
+    steps = "".join(f"COPY a /f{n}\n" for n in range(60))
+    sandbox = await start(environment_dir=environment(f"FROM x\n{steps}", a="a"))
+    assert await output(sandbox, "cat /f*") == "a" * 60
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("FROM x AS a\nFROM y\n", "Dockerfile:2: a second FROM makes a multi-stage build"),
+        ("FROM x\nCOPY --from=y /a /a\n", "Dockerfile:2: COPY --from needs another image"),
+        ("FROM x\nRUN --mount=type=cache,target=/x true\n", "Dockerfile:2: RUN --mount is not supported here"),
+        (
+            "FROM x\nADD https://example.org/a /a\n",
+            "Dockerfile:2: ADD https://example.org/a: downloading is not supported",
+        ),
+        ("FROM x\nONBUILD RUN true\n", "Dockerfile:2: ONBUILD is not supported here"),
+        ("FROM x\nRUN cat <<EOF\nEOF\n", r"Dockerfile:2: RUN with a here-document (<<EOF) is not supported here"),
+    ],
+)
+async def test_what_only_an_image_build_can_do_is_refused_by_name(
+    start: StartSandbox, environment: Write, lines: str, message: str
+) -> None:
+    with pytest.raises(UnsupportedError) as failure:
+        await start(environment_dir=environment(lines))
+    assert message in str(failure.value)
+    assert str(failure.value).endswith("; use --bf-sandbox docker")
