@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,14 +52,16 @@ class TaskFolder(pytest.Directory):
         from pytest_benchflow.ignored import Ignored
 
         ignored, session, ihook = Ignored(self), self.session, self.ihook
+        # pytest learns the fixtures of the folder's own conftest only after this, too late for items made here.
+        at_once = not os.path.lexists(self.path / "conftest.py")
         for entry in self._entries():
             path = Path(entry.path)
             is_dir = entry.is_dir()
             if not session.isinitpath(path, with_parents=is_dir):
                 if ignored(entry, path, is_dir=is_dir):
                     continue
-                if is_dir and (items := self._items_of(entry, path)) is not None:
-                    yield from items
+                if is_dir and (task := self._task_in(entry, path)) is not None:
+                    yield from task.collect() if at_once and not task.is_broken else [task]
                     continue
             if is_dir and _contains_itself(entry):
                 yield BrokenLink.from_parent(self, path=path)
@@ -76,13 +78,12 @@ class TaskFolder(pytest.Directory):
         except OSError as error:
             raise self.CollectError(f"{self.path} cannot be read: {error.strerror}; check its permissions") from None
 
-    def _items_of(self, entry: os.DirEntry[str], path: Path) -> Iterator[pytest.Item | pytest.Collector] | None:
-        """Return the items of a task, its file node if it is broken, None if the directory must be a node itself."""
+    def _task_in(self, entry: os.DirEntry[str], path: Path) -> TaskFile | None:
+        """Return the file node of a task, None if there is none or its directory must be a node for its conftest."""
         found = _read(entry.path, self)
         if found is None or os.path.lexists(f"{entry.path}/conftest.py"):
             return None
-        node = _node(self, _task_file(found, path), found)
-        return iter([node]) if isinstance(found, Exception) else iter(node.collect())
+        return _node(self, _task_file(found, path), found)
 
 
 class BrokenLink(pytest.File):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -31,3 +33,16 @@ def get_run(config: pytest.Config) -> Run:
 def existing_run(config: pytest.Config) -> Run | None:
     """Return the run if anything has asked for one."""
     return config.stash.get(RUN, None)
+
+
+@contextmanager
+def short_errors() -> Iterator[None]:
+    """Turn our own errors into pytest's, without a traceback that tells the user nothing."""
+    from pytest_benchflow.errors import BenchflowError, CannotRunHere
+
+    try:
+        yield
+    except CannotRunHere as reason:
+        pytest.skip(str(reason))
+    except BenchflowError as error:
+        pytest.fail(f"{error.category} error: {error}", pytrace=False)

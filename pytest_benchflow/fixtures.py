@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_benchflow.current import get_run
+from pytest_benchflow.current import get_run, short_errors
 
 if TYPE_CHECKING:
     from pytest_benchflow.agents import Agent, Session
@@ -16,11 +16,25 @@ if TYPE_CHECKING:
     from pytest_benchflow.sandboxes import Sandbox
     from pytest_benchflow.tasks import Task
 
+__all__ = [
+    "bf_agent",
+    "bf_config",
+    "bf_prepared",
+    "bf_result",
+    "bf_rollout",
+    "bf_run",
+    "bf_sandbox",
+    "bf_session",
+    "bf_task",
+    "bf_trial",
+]
+
 
 @pytest.fixture
 def bf_task(request: pytest.FixtureRequest) -> Task:
     """The task: of the collected item, or named by `@pytest.mark.bf_task(PATH)`."""
-    return _run(request).task_of(request.node)
+    with short_errors():
+        return _run(request).task_of(request.node)
 
 
 @pytest.fixture
@@ -32,11 +46,13 @@ def bf_trial() -> int:
 @pytest.fixture
 def bf_config(request: pytest.FixtureRequest, bf_task: Task) -> RolloutConfig:
     """The configuration of the rollout, after `pytest_bf_modify_config`."""
-    return _run(request).config_of(request.node, bf_task)
+    with short_errors():
+        return _run(request).config_of(request.node, bf_task)
 
 
 @pytest.fixture
-def _bf_started(request: pytest.FixtureRequest, bf_task: Task, bf_config: RolloutConfig) -> Iterator[Rollout]:
+def bf_prepared(request: pytest.FixtureRequest, bf_task: Task, bf_config: RolloutConfig) -> Iterator[Rollout]:
+    """The rollout before its sandbox starts; cleaned up after the test."""
     run = _run(request)
     rollout = run.open_rollout(bf_config, bf_task)
     try:
@@ -47,31 +63,31 @@ def _bf_started(request: pytest.FixtureRequest, bf_task: Task, bf_config: Rollou
 
 
 @pytest.fixture
-def bf_sandbox(request: pytest.FixtureRequest, _bf_started: Rollout) -> Sandbox:
+def bf_sandbox(request: pytest.FixtureRequest, bf_prepared: Rollout) -> Sandbox:
     """The started sandbox of the task, healthy and ready for an agent."""
     run = _run(request)
-    run.wait(_bf_started.start())
-    return run.reachable(_bf_started.sandbox)
+    run.wait(bf_prepared.start())
+    return run.reachable(bf_prepared.sandbox)
 
 
 @pytest.fixture
-def bf_agent(request: pytest.FixtureRequest, _bf_started: Rollout, bf_sandbox: Sandbox) -> Agent:
+def bf_agent(request: pytest.FixtureRequest, bf_prepared: Rollout, bf_sandbox: Sandbox) -> Agent:
     """The agent, installed in the sandbox."""
-    _run(request).wait(_bf_started.install_agent())
-    return _bf_started.agent
+    _run(request).wait(bf_prepared.install_agent())
+    return bf_prepared.agent
 
 
 @pytest.fixture
-def bf_session(request: pytest.FixtureRequest, _bf_started: Rollout, bf_agent: Agent) -> Session:
+def bf_session(request: pytest.FixtureRequest, bf_prepared: Rollout, bf_agent: Agent) -> Session:
     """An open session with the agent."""
     run = _run(request)
-    return run.reachable(run.wait(_bf_started.connect()))
+    return run.reachable(run.wait(bf_prepared.connect()))
 
 
 @pytest.fixture
-def bf_rollout(request: pytest.FixtureRequest, _bf_started: Rollout, bf_agent: Agent) -> Rollout:
+def bf_rollout(request: pytest.FixtureRequest, bf_prepared: Rollout, bf_agent: Agent) -> Rollout:
     """The rollout with its agent installed; await `execute()` and `verify()` on it."""
-    return _run(request).reachable(_bf_started)
+    return _run(request).reachable(bf_prepared)
 
 
 @pytest.fixture

@@ -89,6 +89,11 @@ class TaskFile(pytest.Module):
         node._found = found
         return node
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether collecting it will fail."""
+        return isinstance(self._found, Exception)
+
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
         """Make one item per cell of the matrix; a broken task is an error that lists all its problems."""
         if isinstance(self._found, Exception):

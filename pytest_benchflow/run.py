@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine
 from concurrent.futures import Future
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +14,8 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 
 from pytest_benchflow.bridge import OnEngine
-from pytest_benchflow.errors import BenchflowError, CannotRunHere, UsageError
+from pytest_benchflow.current import short_errors
+from pytest_benchflow.errors import UsageError
 from pytest_benchflow.matrix import Cell, cells
 from pytest_benchflow.settings import Settings, default_concurrency, read_settings
 
@@ -38,17 +38,6 @@ def job_of(config: pytest.Config) -> tuple[str, str]:
         name = config.getoption("bf_job_name") or time.strftime("%Y-%m-%d__%H-%M-%S")
         config.stash[_JOB] = (handed.get("bf_run_id") or uuid.uuid4().hex, handed.get("bf_job_name") or name)
     return config.stash[_JOB]
-
-
-@contextmanager
-def short_errors() -> Iterator[None]:
-    """Turn our own errors into pytest's, without a traceback that tells the user nothing."""
-    try:
-        yield
-    except CannotRunHere as reason:
-        pytest.skip(str(reason))
-    except BenchflowError as error:
-        pytest.fail(f"{error.category} error: {error}", pytrace=False)
 
 
 class Run:

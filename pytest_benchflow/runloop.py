@@ -14,11 +14,11 @@ import pytest
 
 from pytest_benchflow.ahead import may_run_ahead, overridden
 from pytest_benchflow.bridge import OnEngine
-from pytest_benchflow.current import RESULT
+from pytest_benchflow.current import RESULT, short_errors
 from pytest_benchflow.errors import BenchflowError
 from pytest_benchflow.items import RolloutItem
 from pytest_benchflow.outcome import error_text
-from pytest_benchflow.run import Run, short_errors
+from pytest_benchflow.run import Run
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout import RolloutResult

@@ -32,7 +32,7 @@ class FakeSandbox:
     uploads: list[tuple[str, str]] = field(default_factory=list)
     id: str = "fake"
     workdir: str = "/app"
-    capabilities: Capabilities = Capabilities()
+    capabilities: Capabilities = field(default_factory=Capabilities)
     notes: Sequence[str] = ()
 
     async def start(self) -> None:

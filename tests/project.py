@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import textwrap
@@ -103,13 +102,13 @@ class Project:
         print(out, err, sep="\n")
         return pytest.RunResult(done.returncode, out.splitlines(), err.splitlines(), time.monotonic() - began)
 
-    def start(self, *args: str) -> subprocess.Popen[bytes]:
+    def start(self, *args: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
         """Start pytest in a process group of its own, with its output in `pytest.log`."""
         with (self.root / "pytest.log").open("wb") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", "pytest", *args],
                 cwd=self.root,
-                env=self.environment(),
+                env=self.environment(env),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -153,10 +152,3 @@ def wait_for(condition: Callable[[], object], what: str, seconds: float = 60) ->
     while not condition():
         assert time.monotonic() < deadline, f"{what} did not happen within {seconds} s"
         time.sleep(0.02)
-
-
-def kill_group(process: subprocess.Popen[bytes]) -> None:
-    """End a process that a test started, with its group."""
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()

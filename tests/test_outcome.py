@@ -80,8 +80,7 @@ def test_a_failure_says_reward_checks_and_place_in_one_line() -> None:
         )
     ).text
     assert text == (
-        "reward 0.25 is below 1.00 · 2 of 4 checks passed · failing: test_sorted, test_empty · "
-        "jobs/now/hello__1a2b3c4d"
+        "reward 0.25 is below 1.00 · 2 of 4 checks passed · failing: test_sorted, test_empty · jobs/now/hello__1a2b3c4d"
     )
 
 

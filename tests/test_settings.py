@@ -38,9 +38,7 @@ def test_the_defaults(read: Read, pytester: pytest.Pytester) -> None:
     assert settings.jobs_dir == pytester.path / "jobs"
     assert (settings.job_name, settings.json, settings.shard, settings.agent_timeout) == (None, None, None, None)
     assert settings.timeout_multiplier == 1.0
-    assert not any(
-        (settings.selftest, settings.dry_run, settings.report_only, settings.strict, settings.force_build)
-    )
+    assert not any((settings.selftest, settings.dry_run, settings.report_only, settings.strict, settings.force_build))
 
 
 @pytest.mark.parametrize(
@@ -106,9 +104,15 @@ def test_a_bad_option_is_one_line_that_names_it(read: Read, args: list[str], mes
         ("[tool.benchflow]\ntrials = 2.0", "[tool.benchflow] trials is 2.0; give a whole number from 1 up"),
         ("[tool.benchflow]\nstrict = 'yes'", "[tool.benchflow] strict is 'yes'; give true or false"),
         ("[tool.benchflow]\nagent = 5", "[tool.benchflow] agent is 5; give a text or a list of texts"),
-        ("[tool.benchflow]\nagents = 5", "[tool.benchflow] agents is no array of tables; write [[tool.benchflow.agents]]"),
+        (
+            "[tool.benchflow]\nagents = 5",
+            "[tool.benchflow] agents is no array of tables; write [[tool.benchflow.agents]]",
+        ),
         ("[[tool.benchflow.agents]]\nnmae = 'a'", "[[tool.benchflow.agents]] nmae is not known; did you mean name?"),
-        ("[[tool.benchflow.agents]]\nmodels = []", "[[tool.benchflow.agents]] needs name = TEXT and models = [TEXT, …]"),
+        (
+            "[[tool.benchflow.agents]]\nmodels = []",
+            "[[tool.benchflow.agents]] needs name = TEXT and models = [TEXT, …]",
+        ),
         ("[[tool.benchflow.overrides]]\ntrials = 2", "[[tool.benchflow.overrides]] needs tasks = PATTERN"),
         (
             "[[tool.benchflow.overrides]]\ntasks = 'a'\ntrials = 0",

@@ -47,6 +47,7 @@ class Record:
         self.started_at = utc_now()
         self._began = time.monotonic()
         self._trajectory: Trajectory | None = None
+        self.is_written = False
 
     def make_directory(self, job: Path) -> Path:
         """Claim a directory of this rollout's own in the job; a rollout run again gets the next one."""
@@ -122,6 +123,7 @@ class Record:
     def write(self) -> RolloutResult:
         """Write `result.json` and `timing.json` and return the result."""
         result = self.result()
+        self.is_written = True
         if self._trajectory is not None:
             self._trajectory.close()
         if self.directory is not None:

@@ -390,3 +390,5 @@ class Rollout:
                     await self._sandbox.stop()
         except Exception as error:
             self.record.notes.append(f"cleanup: {error}")
+        if not self.record.is_written:
+            self.record.write()

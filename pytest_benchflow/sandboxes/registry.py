@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from importlib.metadata import entry_points
 
@@ -17,6 +18,8 @@ ENTRY_POINTS = "pytest_benchflow.sandboxes"
 
 
 def _local() -> Backend:
+    if sys.platform != "linux":
+        raise UsageError("the sandbox 'local' needs Linux", advice="use --bf-sandbox docker")
     from .local import LocalBackend
 
     return LocalBackend()

@@ -144,7 +144,9 @@ def test_a_hook_in_a_folder_is_for_the_tasks_below_it_only(project: Project) -> 
         }
     )
     done = project.run("tasks", "-v")
-    done.stdout.fnmatch_lines(["tasks/mild/one/task.toml::oracle PASSED*", "tasks/strict/one/task.toml::oracle FAILED*"])
+    done.stdout.fnmatch_lines(
+        ["tasks/mild/one/task.toml::oracle PASSED*", "tasks/strict/one/task.toml::oracle FAILED*"]
+    )
 
 
 def test_a_hook_changes_the_task(project: Project) -> None:
@@ -164,7 +166,9 @@ def test_a_hook_changes_the_task(project: Project) -> None:
     done = project.run("tasks", "-v")
     done.assert_outcomes(passed=2)
     done.stdout.fnmatch_lines(["tasks/one/task.toml::oracle/1 PASSED*", "tasks/one/task.toml::oracle/2 PASSED*"])
-    assert {json.loads((path / "prompts.json").read_text())[0] for path in project.rollout_dirs()} == {"Something else."}
+    assert {json.loads((path / "prompts.json").read_text())[0] for path in project.rollout_dirs()} == {
+        "Something else."
+    }
     assert {json.loads((path / "config.json").read_text())["threshold"] for path in project.rollout_dirs()} == {0.1}
 
 
@@ -214,10 +218,13 @@ def test_the_agents_events_and_tool_calls_are_recorded(with_agent: Project) -> N
 
 def test_an_agent_that_breaks_in_install_is_an_error(project: Project) -> None:
     project.task("tasks/one")
-    broken = FAKE_AGENT.replace("        assert done.return_code == 0\n\n    async def connect", """\
+    broken = FAKE_AGENT.replace(
+        "        assert done.return_code == 0\n\n    async def connect",
+        """\
         raise RuntimeError("no space left")
 
-    async def connect""")
+    async def connect""",
+    )
     done = project.write({"conftest.py": broken}).run("--bf-agent=fake")
     done.assert_outcomes(errors=1)
     done.stdout.fnmatch_lines(["*internal error in install_agent: RuntimeError: no space left;*see exception.txt*"])

@@ -1,138 +1,166 @@
-"""A run that is broken off leaves nothing behind: no process, no mount, no temporary directory."""
+"""A run that is broken off leaves nothing behind: no process, no mount, no temporary file."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import subprocess
+import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from project import Project, kill_group, wait_for
+from project import Project, wait_for
 
-N_TASKS = 16
+
+@dataclass
+class Broken:
+    """A run of sixteen rollouts that sleep, and what is known of its processes."""
+
+    project: Project
+    seconds: int
+    runner: subprocess.Popen[bytes]
+    known: dict[int, str] = field(default_factory=dict)
+
+    @property
+    def log(self) -> str:
+        """Return what pytest printed."""
+        return (self.project.root / "pytest.log").read_text()
+
+    def wait_until_asleep(self, at_least: int) -> None:
+        """Wait until so many agents sleep, and remember every process of the run."""
+        wait_for(
+            lambda: len(sleepers(self.seconds)) >= at_least or self.runner.poll() is not None, "the rollouts' start"
+        )
+        assert self.runner.poll() is None, self.log
+        self.known = start_times(descendants(self.runner.pid))
+        assert len(self.known) > at_least
+
+    def send(self, number: int) -> int:
+        """Send a signal to the runner alone, and return the status it ends with."""
+        os.kill(self.runner.pid, number)
+        return self.runner.wait(60)
+
+    def end(self) -> None:
+        """End what a test left running."""
+        for pid in {*alive(self.known), *sleepers(self.seconds)}:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.runner.kill()
+        self.runner.wait()
 
 
 @pytest.fixture
-def sleeping(new_project: Callable[..., Project], tmp_path: Path) -> Iterator[Project]:
-    """Make tasks whose solution sleeps, after a note that it began."""
-    project = new_project()
-    for number in range(N_TASKS):
-        project.task(f"tasks/t{number:02}", solve="sleep 4321")
-    yield project
+def start(new_project: Callable[..., Project]) -> Iterator[Callable[..., Broken]]:
+    """Give a test the function that starts such a run."""
+    started: list[Broken] = []
+
+    def start_run(*args: str) -> Broken:
+        project, seconds = new_project(), 10**6 + uuid.uuid4().int % 10**9
+        for number in range(16):
+            project.task(f"tasks/t{number:02}", solve=f"sleep {seconds}")
+        temporary = project.root / "tmp"
+        temporary.mkdir()
+        runner = project.start("tasks", "--bf-concurrency=16", *args, env={"TMPDIR": str(temporary)})
+        started.append(Broken(project, seconds, runner))
+        return started[-1]
+
+    yield start_run
+    for run in started:
+        run.end()
 
 
-def processes() -> dict[int, str]:
-    """Return the command line of every process."""
-    found = {}
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                found[int(entry)] = Path(f"/proc/{entry}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
-            except OSError:
-                continue
+def stat(pid: int) -> list[str]:
+    """Return the fields of a process after its name, or nothing if it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def all_pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def sleepers(seconds: int) -> list[int]:
+    """Return the agents that sleep for just this long."""
+    found = []
+    for pid in all_pids():
+        try:
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            continue
+        if command == f"sleep\0{seconds}\0".encode():
+            found.append(pid)
     return found
-
-
-def sleepers() -> list[int]:
-    return [pid for pid, command in processes().items() if command == "sleep 4321"]
 
 
 def descendants(root: int) -> set[int]:
     """Return a process and everything it started, directly or not."""
-    parents = {}
-    for pid in processes():
-        try:
-            parents[pid] = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-    found, grown = {root}, True
-    while grown:
+    parents = {pid: int(fields[1]) for pid in all_pids() if (fields := stat(pid))}
+    found, more = set(), {root}
+    while more:
+        found |= more
         more = {pid for pid, parent in parents.items() if parent in found} - found
-        found, grown = found | more, bool(more)
     return found
 
 
 def start_times(pids: set[int]) -> dict[int, str]:
     """Return when each process started, which tells it from a later one with the same number."""
-    times = {}
-    for pid in pids:
-        try:
-            times[pid] = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-        except OSError:
-            continue
-    return times
+    return {pid: fields[19] for pid in pids if (fields := stat(pid))}
 
 
 def alive(known: dict[int, str]) -> list[int]:
-    """Return those of the known processes that still run; one that waits to be reaped does not."""
-    found = []
-    for pid, started in known.items():
-        try:
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if fields[19] == started and fields[0] != "Z":
-            found.append(pid)
-    return found
+    """Return those of the known processes that still run; one that only waits to be reaped does not."""
+    return [pid for pid, started in known.items() if (now := stat(pid)) and now[19] == started and now[0] != "Z"]
 
 
-def temporary_directories() -> set[str]:
-    found = {f"/tmp/{name}" for name in os.listdir("/tmp") if not name.startswith(("pytest-", "hypothesis"))}
-    return found | {f"/dev/shm/{name}" for name in os.listdir("/dev/shm")}
-
-
-def mounts() -> set[str]:
-    return {line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()}
-
-
-@pytest.mark.parametrize("workers", [(), ("-n", "2", "--bf-concurrency=4")], ids=["one-process", "two-workers"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda n: n.name)
+@pytest.mark.parametrize(
+    ("args", "at_least"),
+    [((), 16), (("-n", "2", "--bf-concurrency=4"), 2)],
+    ids=["one-process", "two-workers"],
+)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
 def test_a_signal_in_the_middle_leaves_nothing(
-    sleeping: Project, number: signal.Signals, workers: tuple[str, ...]
+    start: Callable[..., Broken], number: signal.Signals, args: tuple[str, ...], at_least: int
 ) -> None:
-    directories, mounted = temporary_directories(), mounts()
-    before = set(sleepers())
-    runner = sleeping.start("tasks", "--bf-concurrency=16", *workers)
-    try:
-        wanted = 2 if workers else 8
-        wait_for(lambda: len(set(sleepers()) - before) >= wanted or runner.poll() is not None, "the rollouts' start")
-        assert runner.poll() is None, (sleeping.root / "pytest.log").read_text()
-        known = start_times(descendants(runner.pid))
-        assert len(known) > wanted
-        os.kill(runner.pid, number)
-        status = runner.wait(60)
-        wait_for(lambda: not alive(known), "the end of all its processes", 30)
-    finally:
-        kill_group(runner)
-    if number is not signal.SIGKILL:
-        assert status == pytest.ExitCode.INTERRUPTED, (sleeping.root / "pytest.log").read_text()
-    assert not set(sleepers()) - before
-    assert mounts() == mounted
-    wait_for(lambda: not temporary_directories() - directories, f"removal of {temporary_directories() - directories}", 10)
+    run = start(*args)
+    run.wait_until_asleep(at_least)
+    status = run.send(number)
+    wait_for(lambda: not alive(run.known), "the end of all processes of the run", 30)
+    expected = -signal.SIGKILL if number is signal.SIGKILL else pytest.ExitCode.INTERRUPTED
+    assert status == expected, run.log
+    assert not sleepers(run.seconds)
+    assert not [name for name in os.listdir(run.project.root / "tmp") if not name.startswith("pytest-of-")]
+    mounts = Path("/proc/self/mountinfo").read_text()
+    assert str(run.project.root) not in mounts
+    assert str(run.project.cache) not in mounts
 
 
-def test_ctrl_c_shows_no_traceback_of_ours(sleeping: Project) -> None:
-    before = set(sleepers())
-    runner = sleeping.start("tasks")
-    try:
-        wait_for(lambda: len(set(sleepers()) - before) >= 2, "the rollouts' start")
-        os.kill(runner.pid, signal.SIGINT)
-        runner.wait(60)
-    finally:
-        kill_group(runner)
-    text = (sleeping.root / "pytest.log").read_text()
-    assert "KeyboardInterrupt" in text
-    assert "Exception ignored" not in text
-    assert "Task was destroyed" not in text
-    assert "CancelledError" not in text
+def test_ctrl_c_prints_nothing_but_what_pytest_prints(start: Callable[..., Broken]) -> None:
+    run = start()
+    run.wait_until_asleep(8)
+    run.send(signal.SIGINT)
+    assert "KeyboardInterrupt" in run.log
+    for word in ("Exception ignored", "Task was destroyed", "never retrieved", "CancelledError", "Traceback"):
+        assert word not in run.log
 
 
-def test_the_first_failure_stops_what_else_runs(new_project: Callable[..., Project]) -> None:
-    project = new_project()
+def test_what_was_asked_for_is_on_disk_after_a_kill(start: Callable[..., Broken]) -> None:
+    run = start()
+    run.wait_until_asleep(16)
+    run.send(signal.SIGKILL)
+    directories = run.project.rollout_dirs()
+    assert len(directories) == 16
+    assert all((directory / "config.json").exists() for directory in directories)
+    assert not run.project.results()
+
+
+def test_the_first_failure_stops_what_else_runs(project: Project) -> None:
+    seconds = 10**6 + uuid.uuid4().int % 10**9
     project.task("tasks/a-fails", solve="exit 0")
-    project.task("tasks/b-sleeps", solve="sleep 4321")
-    before = set(sleepers())
-    done = project.run("tasks", "-x")
-    done.assert_outcomes(failed=1)
-    assert not set(sleepers()) - before
+    project.task("tasks/b-sleeps", solve=f"sleep {seconds}")
+    project.run("tasks", "-x").assert_outcomes(failed=1)
+    assert not sleepers(seconds)

@@ -6,6 +6,7 @@ import json
 import subprocess
 from collections import Counter
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,9 @@ def three(new_project: Callable[..., Project]) -> Project:
 
 
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one-process", "two-workers"])
-def test_a_dry_run_lists_the_cells_and_starts_nothing(new_project: Callable[..., Project], workers: tuple[str, ...]) -> None:
+def test_a_dry_run_lists_the_cells_and_starts_nothing(
+    new_project: Callable[..., Project], workers: tuple[str, ...]
+) -> None:
     project = new_project()
     project.task("tasks/sound")
     project.task("tasks/unsolved", solve=None)
@@ -52,7 +55,7 @@ def test_shards_are_disjoint_even_and_together_everything(new_project: Callable[
     project.write({"test_plain.py": "def test_plain(): pass\n"})
     everything = project.ids("tasks")
     shards = [project.ids("tasks", f"--bf-shard={index}/3") for index in (1, 2, 3)]
-    assert Counter(sum(shards, [])) == Counter(everything)
+    assert Counter(chain.from_iterable(shards)) == Counter(everything)
     assert sorted(len(shard) for shard in shards) == [2, 2, 3]
     assert project.ids("tasks", "--bf-shard=2/3") == shards[1]
     assert [nodeid for nodeid in everything if nodeid in shards[0]] == shards[0]
@@ -198,7 +201,9 @@ def test_quarantined_tasks_run_and_report_but_never_block(
     done = project.run("tasks", "--bf-json=r.json", "-rx", *workers)
     assert done.ret == 0
     done.assert_outcomes(passed=1, xfailed=2)
-    statuses = {e["id"].split("/")[1]: e["status"] for e in json.loads((project.root / "r.json").read_text())["rollouts"]}
+    statuses = {
+        e["id"].split("/")[1]: e["status"] for e in json.loads((project.root / "r.json").read_text())["rollouts"]
+    }
     assert statuses == {"by-file": "quarantined", "by-conftest": "quarantined", "passes": "passed"}
     done.stdout.fnmatch_lines(["*quarantined: reward 0.50 is below 1.00*"])
 
@@ -226,10 +231,14 @@ def test_time_limits_can_be_set_and_multiplied(project: Project) -> None:
 
 
 def test_the_environment_of_agent_and_verifier_can_be_given(project: Project) -> None:
-    project.task("tasks/env", solve='echo "$WORD" > /app/word', test="""
+    project.task(
+        "tasks/env",
+        solve='echo "$WORD" > /app/word',
+        test="""
         [ "$(cat /app/word)" = hello ] && [ "$CHECK" = strict ] && [ -z "$WORD" ]
         echo $((1 - $?)) > /logs/verifier/reward.txt
-    """)
+    """,
+    )
     project.run("tasks", "--bf-agent-env=WORD=hello", "--bf-verifier-env=CHECK=strict").assert_outcomes(passed=1)
 
 
@@ -246,7 +255,10 @@ def test_a_job_name_that_is_taken_is_refused_before_anything_runs(project: Proje
     for workers in ((), ("-n", "2")):
         again = project.run("tasks", "--bf-job-name=mine", *workers)
         assert again.ret == pytest.ExitCode.USAGE_ERROR
-        assert "jobs/mine exists already; choose another --bf-job-name or remove it" in again.stderr.str() + again.stdout.str()
+        assert (
+            "jobs/mine exists already; choose another --bf-job-name or remove it"
+            in again.stderr.str() + again.stdout.str()
+        )
         assert len(project.rollout_dirs()) == 1
 
 
@@ -272,7 +284,15 @@ def test_a_bad_option_ends_the_run_with_one_line(three: Project, args: list[str]
 
 def test_help_lists_every_option(project: Project) -> None:
     text = project.run("--help").stdout.str()
-    for flag in ("--bf-agent", "--bf-model", "--bf-sandbox", "--bf-threshold", "--bf-trials", "--bf-json", "--bf-shard"):
+    for flag in (
+        "--bf-agent",
+        "--bf-model",
+        "--bf-sandbox",
+        "--bf-threshold",
+        "--bf-trials",
+        "--bf-json",
+        "--bf-shard",
+    ):
         assert flag in text
     assert "bf_threshold" in text
 
@@ -280,10 +300,14 @@ def test_help_lists_every_option(project: Project) -> None:
 def test_concurrency_is_a_cap(project: Project) -> None:
     """Each of four rollouts notes when it runs, in a directory they share only through their results."""
     for number in range(4):
-        project.task(f"tasks/t{number}", solve="date +%s%N > /app/begin; sleep 0.2; date +%s%N > /app/end", test="""
+        project.task(
+            f"tasks/t{number}",
+            solve="date +%s%N > /app/begin; sleep 0.2; date +%s%N > /app/end",
+            test="""
             mkdir -p /logs/verifier && cat /app/begin /app/end > /logs/verifier/times
             echo 1 > /logs/verifier/reward.txt
-        """)
+        """,
+        )
     project.run("tasks", "--bf-concurrency=2").assert_outcomes(passed=4)
     spans = [tuple(map(int, path.read_text().split())) for path in project.root.glob("jobs/*/*/verifier/times")]
     assert len(spans) == 4

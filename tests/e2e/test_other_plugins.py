@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from project import INI, Project
+from project import Project
 
 
 def test_a_rerun_is_a_new_rollout_with_its_own_directory(project: Project) -> None:
@@ -106,11 +106,14 @@ def test_no_capture_prints_nothing_of_the_sandbox(project: Project) -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("pytest.ini", INI + "bf_agent = nop\nbf_threshold = 0\n"),
+        ("pytest.ini", "[pytest]\nbf_agent = nop\nbf_threshold = 0\n"),
         ("pyproject.toml", "[tool.pytest.ini_options]\nbf_agent = ['nop']\nbf_threshold = 0.0\n"),
         ("pyproject.toml", "[tool.pytest]\nbf_agent = ['nop']\nbf_threshold = 0.0\n"),
         ("pyproject.toml", "[tool.pytest.ini_options]\n[tool.benchflow]\nagent = 'nop'\nthreshold = 0\n"),
-        ("pyproject.toml", "[tool.pytest.ini_options]\n[[tool.benchflow.agents]]\nname = 'nop'\n[tool.benchflow]\nthreshold = 0\n"),
+        (
+            "pyproject.toml",
+            "[tool.pytest.ini_options]\n[[tool.benchflow.agents]]\nname = 'nop'\n[tool.benchflow]\nthreshold = 0\n",
+        ),
         (
             "pyproject.toml",
             "[tool.pytest.ini_options]\n[tool.benchflow]\nagent = 'nop'\n"

@@ -6,6 +6,7 @@ import json
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from project import DOCKERFILE, SOLVE, Project, properties
@@ -50,9 +51,11 @@ class Ran:
 
 def write_tasks(project: Project) -> None:
     project.task("tasks/passes")
-    project.task("tasks/low", test=f"echo 0.25 > {REWARD}; cp /tests/ctrf.json /logs/verifier/", files={"tests/ctrf.json": CTRF})
+    project.task(
+        "tasks/low", test=f"echo 0.25 > {REWARD}; cp /tests/ctrf.json /logs/verifier/", files={"tests/ctrf.json": CTRF}
+    )
     project.task("tasks/test-sh-exits-1", test=f"echo 1 > {REWARD}; exit 1")
-    project.task("tasks/several-keys", test="echo '{\"speed\": 1, \"style\": 0.5}' > /logs/verifier/reward.json")
+    project.task("tasks/several-keys", test='echo \'{"speed": 1, "style": 0.5}\' > /logs/verifier/reward.json')
     project.task("tasks/solve-exits-1", solve=f"{SOLVE}; exit 1")
     project.task("tasks/solve-hangs", solve=f"{SOLVE}; sleep 300", toml="[agent]\ntimeout_sec = 1\n")
     project.task("tasks/solve-exits-1-undone", solve="exit 3")
@@ -81,9 +84,7 @@ def ran(request: pytest.FixtureRequest, new_project: Callable[..., Project]) -> 
     project = new_project()
     write_tasks(project)
     run = project.run("tasks", "-ra", "--junitxml=r.xml", "--bf-json=r.json", *request.param)
-    cases = {
-        case.attrib["classname"].split(".")[1]: case for case in ET.parse(project.root / "r.xml").iter("testcase")
-    }
+    cases = {case.attrib["classname"].split(".")[1]: case for case in ET.parse(project.root / "r.xml").iter("testcase")}
     report = json.loads((project.root / "r.json").read_text())
     rollouts = {entry["id"].split("/")[1]: entry for entry in report["rollouts"]}
     return Ran(project, run, cases, rollouts)
@@ -109,9 +110,7 @@ SKIPPED = ["no-solution"]
 
 
 def test_the_counts_add_up(ran: Ran) -> None:
-    ran.run.assert_outcomes(
-        passed=len(PASSED), failed=len(FAILED), errors=len(ERRORS), skipped=len(SKIPPED)
-    )
+    ran.run.assert_outcomes(passed=len(PASSED), failed=len(FAILED), errors=len(ERRORS), skipped=len(SKIPPED))
     assert ran.run.ret == pytest.ExitCode.TESTS_FAILED
 
 
@@ -157,7 +156,11 @@ def test_the_reason_of_a_skip_is_shown(ran: Ran) -> None:
 
 @pytest.mark.parametrize("task", ["gpus", "allowlist", "compose", "image", "env-missing"])
 def test_what_is_refused_starts_nothing(ran: Ran, task: str) -> None:
-    assert not [path for path in ran.project.rollout_dirs() if path.name.startswith(f"{task}__") and (path / "sandbox.json").exists()]
+    assert not [
+        path
+        for path in ran.project.rollout_dirs()
+        if path.name.startswith(f"{task}__") and (path / "sandbox.json").exists()
+    ]
 
 
 def test_a_failure_says_reward_checks_and_place(ran: Ran) -> None:
@@ -165,7 +168,7 @@ def test_a_failure_says_reward_checks_and_place(ran: Ran) -> None:
         "reward 0.25 is below 1.00 · 1 of 4 checks passed · failing: test_sorted, test_empty, test_more · "
         in ran.text("low")
     )
-    assert str(ran.project.root / "jobs") in ran.text("low")
+    assert f" · jobs/{Path(ran.properties('low')['bf_rollout_dir']).parent.name}/low__" in ran.text("low")
 
 
 @pytest.mark.parametrize(
@@ -208,7 +211,7 @@ def test_no_text_shows_a_traceback_of_ours(ran: Ran) -> None:
         assert word not in text
 
 
-def test_the_verifiers_last_lines_are_shown_without_escape_sequences(ran: Ran) -> None:
+def test_what_the_verifier_says_is_shown_without_escape_sequences(ran: Ran) -> None:
     assert "red" in ran.text("escapes") or "red" in ran.run.stdout.str()
     for text in (ran.run.stdout.str(), ran.text("escapes")):
         assert "\x1b" not in text
@@ -256,4 +259,37 @@ def test_a_windows_task_is_skipped_naming_key_and_sandbox(project: Project) -> N
     )
     done = project.run("tasks", "-rs")
     done.assert_outcomes(skipped=1)
-    done.stdout.fnmatch_lines(['*local sandbox*os = "windows"*'])
+    done.stdout.fnmatch_lines(['*os = "windows"*local sandbox*'])
+
+
+HOSTILE = "odd \x1b[31m\x07\n & <key>"
+
+
+@pytest.fixture(scope="module")
+def hostile(new_project: Callable[..., Project]) -> tuple[pytest.RunResult, ET.Element]:
+    """Run tasks whose verifier puts control characters into every name that is reported."""
+    project = new_project()
+    files = {
+        "tests/ctrf.json": json.dumps({"results": {"tests": [{"name": HOSTILE, "status": "failed"}]}}),
+        "tests/number.json": json.dumps({HOSTILE: 0}),
+        "tests/null.json": json.dumps({HOSTILE: None}),
+    }
+    copy = "cp /tests/ctrf.json /logs/verifier/; cp /tests/{} /logs/verifier/reward.json"
+    project.task("tasks/number", test=copy.format("number.json"), files=files)
+    project.task("tasks/null", test=copy.format("null.json"), files=files)
+    run = project.run("tasks", "--junitxml=r.xml")
+    run.assert_outcomes(failed=1, errors=1)
+    return run, ET.parse(project.root / "r.xml").getroot()
+
+
+def test_hostile_names_do_not_break_the_xml(hostile: tuple[pytest.RunResult, ET.Element]) -> None:
+    assert len(list(hostile[1].iter("testcase"))) == 2
+
+
+def test_hostile_names_do_not_drive_the_terminal(hostile: tuple[pytest.RunResult, ET.Element]) -> None:
+    assert not {"\x1b", "\x07"} & set(hostile[0].stdout.str())
+
+
+def test_hostile_names_do_not_break_lines(hostile: tuple[pytest.RunResult, ET.Element]) -> None:
+    assert [line for line in hostile[0].outlines if "failing: odd" in line and "<key>" in line]
+    assert [line for line in hostile[0].outlines if "reward.json: odd" in line and "<key> is null" in line]

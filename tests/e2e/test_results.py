@@ -40,8 +40,12 @@ class Ran:
 @pytest.fixture(scope="module", params=[(), ("-n", "2")], ids=["one-process", "two-workers"])
 def ran(request: pytest.FixtureRequest, new_project: Callable[..., Project]) -> Ran:
     project = new_project()
-    project.task("tasks/good", toml='[environment.env]\nSECRET = "${BENCHFLOW_SECRET}"\n', solve="echo said; echo done > done.txt")
-    project.task("tasks/bad", test="echo '{\"reward\": 0.25, \"style\": 1}' > /logs/verifier/reward.json; echo looked")
+    project.task(
+        "tasks/good",
+        toml='[environment.env]\nSECRET = "${BENCHFLOW_SECRET}"\n',
+        solve="echo said; echo done > done.txt",
+    )
+    project.task("tasks/bad", test='echo \'{"reward": 0.25, "style": 1}\' > /logs/verifier/reward.json; echo looked')
     project.task("tasks/broken", test="exit 0")
     run = project.run(
         "tasks",
@@ -162,7 +166,9 @@ def test_the_report_says_how_the_run_ended(ran: Ran) -> None:
 
 def test_the_report_fits_its_json_schema(ran: Ran) -> None:
     jsonschema = pytest.importorskip("jsonschema")
-    jsonschema.validate(json.loads((ran.project.root / "r.json").read_text()), Report.model_json_schema(mode="serialization"))
+    jsonschema.validate(
+        json.loads((ran.project.root / "r.json").read_text()), Report.model_json_schema(mode="serialization")
+    )
 
 
 def test_a_report_is_written_even_if_nothing_ran(project: Project) -> None:

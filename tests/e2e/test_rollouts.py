@@ -43,7 +43,11 @@ def step_files(first: str, second: str) -> dict[str, str]:
         "steps/one/tests/test.sh": f"#!/bin/bash\necho {first} > /logs/verifier/reward.txt\n",
         "steps/one/solution/solve.sh": "#!/bin/bash\necho one >> /app/log\n",
         "steps/two/instruction.md": "Second.\n",
-        "steps/two/tests/test.sh": f"#!/bin/bash\ncp /app/log /app/given /app/made /logs/verifier/\necho {second} > /logs/verifier/reward.txt\n",
+        "steps/two/tests/test.sh": f"""\
+            #!/bin/bash
+            cp /app/log /app/given /app/made /logs/verifier/
+            echo {second} > /logs/verifier/reward.txt
+            """,
         "steps/two/solution/solve.sh": "#!/bin/bash\nls -A /tests /logs/verifier > /app/left; echo two >> /app/log\n",
         "steps/two/workdir/given": "given\n",
         "steps/two/workdir/setup.sh": "#!/bin/bash\ncat given > made\n",
@@ -81,7 +85,10 @@ def ran(new_project: Callable[..., Project]) -> Project:
     )
     project.task(
         "tasks/artifacts",
-        solve="mkdir -p out/deep; echo a > out/a.txt; echo b > out/deep/b.log; echo log > /logs/artifacts/own.txt; echo done > done.txt",
+        solve="""
+        mkdir -p out/deep; echo a > out/a.txt; echo b > out/deep/b.log
+        echo log > /logs/artifacts/own.txt; echo done > done.txt
+        """,
         toml="""
         [[artifacts]]
         source = "out"
@@ -111,7 +118,8 @@ def ran(new_project: Callable[..., Project]) -> Project:
         """,
         solve='echo "$FROM_HOST|$DEFAULTED|$LITERAL|$SOLVING|$CHECK|$PWD" > /tmp/said',
         test=reward_when(
-            '[ "$(cat /tmp/said)" = "word|fallback|\\$HOME stays|word||/work" ] && [ "$CHECK" = word ] && [ "$PWD" = /work ]'
+            '[ "$(cat /tmp/said)" = "word|fallback|\\$HOME stays|word||/work" ]'
+            ' && [ "$CHECK" = word ] && [ "$PWD" = /work ]'
         ),
     )
     project.task(
@@ -124,7 +132,10 @@ def ran(new_project: Callable[..., Project]) -> Project:
     project.task(
         "tasks/offline",
         toml='[environment]\nnetwork_mode = "no-network"\n',
-        solve="tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' ' > /app/nets; (exec 3<>/dev/tcp/1.1.1.1/53) 2>/dev/null && touch /app/reached; true",
+        solve="""
+        tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' ' > /app/nets
+        (exec 3<>/dev/tcp/1.1.1.1/53) 2>/dev/null && touch /app/reached; true
+        """,
         test=reward_when('[ "$(cat /app/nets)" = lo ] && [ ! -e /app/reached ]'),
     )
     project.task(
@@ -135,15 +146,23 @@ def ran(new_project: Callable[..., Project]) -> Project:
     project.task("tasks/cheats", solve="mkdir -p /logs/verifier; echo 1 > /logs/verifier/reward.txt", test="true")
     project.task(
         "tasks/healthy",
-        toml='[environment.healthcheck]\ncommand = "test -e /tmp/up || { touch /tmp/up; false; }"\ninterval_sec = 0.05\n',
+        toml="""
+        [environment.healthcheck]
+        command = "test -e /tmp/up || { touch /tmp/up; false; }"
+        interval_sec = 0.05
+        """,
     )
     project.task(
         "tasks/prepared",
         toml='[[environment.setup_commands]]\ncommand = "echo ready > /app/ready"\n',
         solve="cp /app/ready /app/done.txt",
     )
-    project.task("tasks/canary", instruction="<!-- canary 1234 -->\n\nThe real text.\n", solve="cp /instruction.md done.txt",
-        test=reward_when('[ "$(cat /app/done.txt)" = "The real text." ]'))
+    project.task(
+        "tasks/canary",
+        instruction="<!-- canary 1234 -->\n\nThe real text.\n",
+        solve="cp /instruction.md done.txt",
+        test=reward_when('[ "$(cat /app/done.txt)" = "The real text." ]'),
+    )
     write_native_task(project.root / "tasks/native", front="agent:\n  timeout_sec: 60\n")
     done = project.run("tasks", "--bf-agent-timeout=60", env={"BENCHFLOW_WORD": "word"})
     project.write({"output.txt": done.stdout.str()})
@@ -281,7 +300,11 @@ def test_the_tests_of_task_and_step_are_laid_over_each_other(project: Project) -
         **step_files("1", "1"),
         "tests/helper.sh": "echo task > /tmp/helper\n",
         "tests/common.sh": "echo 1 > /logs/verifier/reward.txt\n",
-        "steps/one/tests/test.sh": "#!/bin/bash\n. /tests/common.sh; . /tests/helper.sh; grep -q step /tmp/helper || echo 0 > /logs/verifier/reward.txt\n",
+        "steps/one/tests/test.sh": """\
+            #!/bin/bash
+            . /tests/common.sh; . /tests/helper.sh
+            grep -q step /tmp/helper || echo 0 > /logs/verifier/reward.txt
+            """,
         "steps/one/tests/helper.sh": "echo step > /tmp/helper\n",
     }
     project.task("tasks/one", toml=steps(), files=files, test=None, solve=None)

@@ -17,7 +17,15 @@ def tagged(new_project: Callable[..., Project]) -> Project:
     project = new_project()
     project.task(
         "tasks/easy",
-        toml='[metadata]\ndifficulty = "easy"\ncategory = "text"\ntags = ["io"]\n[task]\nname = "acme/easy"\nkeywords = ["kw"]\n',
+        toml="""
+        [metadata]
+        difficulty = "easy"
+        category = "text"
+        tags = ["io"]
+        [task]
+        name = "acme/easy"
+        keywords = ["kw"]
+        """,
     )
     project.task("tasks/hard", solve="exit 0", toml='[metadata]\ndifficulty = "hard"\n')
     project.task("tasks/plain")
@@ -36,7 +44,10 @@ def tagged(new_project: Callable[..., Project]) -> Project:
         (["-m", "bf_tag(name='io') and bf(agent='oracle')"], [f"{EASY}::oracle"]),
         (["-m", "bf_tag(name='kw') and bf(agent='oracle')"], [f"{EASY}::oracle"]),
         (["-m", "not bf"], ["test_plain.py::test_plain"]),
-        (["--deselect", HARD, "--deselect", "tasks/plain"], [f"{EASY}::oracle", f"{EASY}::nop", "test_plain.py::test_plain"]),
+        (
+            ["--deselect", HARD, "--deselect", "tasks/plain"],
+            [f"{EASY}::oracle", f"{EASY}::nop", "test_plain.py::test_plain"],
+        ),
         (["--deselect", f"{HARD}::oracle", HARD], [f"{HARD}::nop"]),
         ([f"{HARD}::nop"], [f"{HARD}::nop"]),
     ],
@@ -59,7 +70,7 @@ def test_failed_items_come_back_with_lf_and_first_with_ff(tagged: Project) -> No
     again.assert_outcomes(failed=1)
     again.stdout.fnmatch_lines([f"{HARD}::oracle FAILED*"])
     ordered = tagged.run("tasks", "--ff", "--collect-only", "-q")
-    assert [line for line in ordered.outlines if "::" in line][0] == f"{HARD}::oracle"
+    assert next(line for line in ordered.outlines if "::" in line) == f"{HARD}::oracle"
 
 
 def test_stepwise_stops_at_the_failure_and_goes_on_from_there(tagged: Project) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -29,7 +29,7 @@ EVERYTHING = Capabilities(
 class Backend:
     """A kind of sandbox that can do nothing, or what it is told."""
 
-    capabilities: Capabilities = Capabilities()
+    capabilities: Capabilities = field(default_factory=Capabilities)
     name: str = "tiny"
 
     async def preflight(self) -> None: ...
@@ -70,7 +70,7 @@ def refusal(path: Path, backend: Backend) -> str:
         ),
         ('[verifier]\nservice = "db"', "[verifier] service", False),
         ('[[artifacts]]\nsource = "/x"\nservice = "db"', "[[artifacts]] service", False),
-        ('[verifier.environment]\ngpus = 2', "[verifier.environment] gpus", True),
+        ("[verifier.environment]\ngpus = 2", "[verifier.environment] gpus", True),
         ('[agent]\nnetwork_mode = "no-network"', '[agent] network_mode = "no-network"', False),
         ('[verifier]\nnetwork_mode = "no-network"', '[verifier] network_mode = "no-network"', False),
     ],

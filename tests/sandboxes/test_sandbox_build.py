@@ -17,7 +17,7 @@ import pytest
 from sandbox_helpers import StartSandbox, needs_users, output
 
 from pytest_benchflow.errors import BuildError, UnsupportedError
-from pytest_benchflow.sandboxes import SandboxSpec
+from pytest_benchflow.sandboxes import Limits, SandboxSpec
 from pytest_benchflow.sandboxes.local import LocalBackend
 
 Write = Callable[..., Path]
@@ -40,7 +40,7 @@ def environment(tmp_path: Path) -> Write:
 
 def layers(cache: Path) -> set[str]:
     """List the finished layers and anything half finished."""
-    return {path.name for path in (cache / "layers").iterdir() if path.is_dir()}
+    return {path.name for path in cache.glob("layers/*") if path.is_dir()}
 
 
 def unfinished(cache: Path) -> list[str]:
@@ -54,6 +54,17 @@ async def test_settings_hold_for_every_command(start: StartSandbox, environment:
     assert sandbox.workdir == "/srv/app/sub"
     assert await output(sandbox, "pwd; echo $GREETING $X") == "/srv/app/sub\nhi 3 y\n"
     assert "FROM python:3.13 is the host's own system here" in sandbox.notes
+
+
+async def test_the_images_path_keeps_the_systems(start: StartSandbox, environment: Write) -> None:
+    sandbox = await start(environment_dir=environment("FROM x\nENV PATH=/mine/bin:$PATH\n"))
+    assert (await output(sandbox, "echo $PATH; ls /usr > /dev/null && echo found")).split()[1:] == ["found"]
+    assert (await output(sandbox, "echo $PATH")).startswith("/mine/bin:/usr/local/sbin:")
+
+
+async def test_limits_that_are_not_enforced_are_said(start: StartSandbox) -> None:
+    sandbox = await start(limits=Limits(cpus=1, memory_mb=512))
+    assert "cpus and memory_mb are not enforced in the local sandbox" in sandbox.notes
 
 
 async def test_the_spec_overrides_the_image(start: StartSandbox, environment: Write) -> None:
@@ -230,7 +241,7 @@ async def test_concurrent_builders_build_once(backend: LocalBackend, environment
 BUILDER = """
 import asyncio, sys
 from pathlib import Path
-from pytest_benchflow.sandboxes import SandboxSpec
+from pytest_benchflow.sandboxes import Limits, SandboxSpec
 from pytest_benchflow.sandboxes.local import LocalBackend
 
 async def main():

@@ -75,6 +75,6 @@ class _Search:
     def _possible_start(self, data: bytes) -> int:
         """Return where a mark may begin whose rest has not come yet."""
         start = data.find(b"\0", max(0, len(data) - len(self._mark) + 1))
-        while 0 <= start and not self._mark.startswith(data[start:]):
+        while start >= 0 and not self._mark.startswith(data[start:]):
             start = data.find(b"\0", start + 1)
         return len(data) if start < 0 else start

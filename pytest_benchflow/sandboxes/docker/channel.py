@@ -39,6 +39,7 @@ class Channel:
         self._current: Answer | None = None
         self._retired = False
         self._tasks: list[asyncio.Task[None]] = []
+        self._booted = 0.0
         self.can_put = False
         self.bash = "bash"
 
@@ -56,7 +57,9 @@ class Channel:
             raise SandboxError(f"sandbox {self._name}: PID 1 is not ready after {_READY_TIMEOUT_SEC:g} s") from None
         except BrokenPipeError:
             raise self._lost() from None
-        self.bash, self.can_put = ready.status, ready.note == "put"
+        uptime, _, can = ready.note.partition(" ")
+        self.bash, self.can_put = ready.status, can == "put"
+        self._booted = asyncio.get_running_loop().time() - float(uptime)
         if lease_sec:
             self._tasks.append(asyncio.create_task(self._renew(lease_sec / 3)))
 
@@ -91,11 +94,15 @@ class Channel:
         line = f"bf_put {answer.nonce} {quote(directory)} {blocks}"
         return await self._request(answer, line, archive.ljust(blocks * _BLOCK, b"\0"))
 
-    async def kill(self, answer: Answer, mark: str, elapsed_sec: float) -> Ended:
+    def ticks(self, moment: float) -> int:
+        """Return a moment of the event loop's clock in the unit of processes' start times."""
+        return int((moment - self._booted) * 100) - 1
+
+    async def kill(self, answer: Answer, mark: str, began: float) -> Ended:
         """Kill a command's processes even if another request is under way."""
         before, self._current = self._current, answer
         try:
-            return await self._request(answer, f"bf_end {answer.nonce} {mark} {int(elapsed_sec * 100)}")
+            return await self._request(answer, f"bf_end {answer.nonce} {mark} {self.ticks(began)}")
         finally:
             self._current = before
             self._retired = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,8 +21,9 @@ from .guest import script
 from .process import DockerProcess
 
 _ROOT = frozenset({"", "0", "root", "0:0", "root:root"})
-#: What the engine prints instead of starting a program.
-_NOT_STARTED = b"OCI runtime exec failed"
+#: How the engine tells in a program's stead that it could not start it.
+_REFUSAL = re.compile(rb"^(OCI runtime exec failed: (exec failed: )?|unable to find (user|group) )")
+_NEVER_STARTED = (126, 127)
 _KILL_TIMEOUT_SEC = 20.0
 _GONE = (404, 409)
 
@@ -73,8 +75,7 @@ class Container:
         except SandboxError:
             raise
         except BaseException as error:
-            elapsed = asyncio.get_running_loop().time() - began
-            await asyncio.shield(self.kill(mark, elapsed))
+            await asyncio.shield(self.kill(mark, began))
             if isinstance(error, TimeoutError):
                 raise TimeoutError(f"command timed out after {timeout_sec:g} s: {_short(command.text)}") from None
             raise
@@ -87,25 +88,25 @@ class Container:
         mark, began = secrets.token_hex(8), asyncio.get_running_loop().time()
 
         async def kill() -> None:
-            await self.kill(mark, asyncio.get_running_loop().time() - began)
+            await self.kill(mark, began)
 
         exec_id = await self._create(argv, user=user, cwd=cwd, env={**env, "BF_EXEC": mark}, stdin=True)
         connection = await self._started(exec_id)
         process = DockerProcess(connection, lambda: self._exit_code(exec_id), kill)
         self._processes.add(process)
         try:
-            if await self._exit_code(exec_id) in (126, 127):
-                await process.wait()
-                if reason := _not_started(process.streams.seen(STDOUT) + process.streams.seen(STDERR)):
+            if not await self._runs(exec_id) and await process.wait() in _NEVER_STARTED:
+                await process.streams.ended.wait()
+                if reason := _refusal(process.streams.seen(STDOUT) + process.streams.seen(STDERR)):
                     raise self._cannot_start(argv[0], reason)
         except BaseException:
             process.close()
             raise
         return process
 
-    async def kill(self, mark: str, elapsed_sec: float) -> None:
-        """Kill every process of a command and return when they are gone."""
-        code = f"{script('common', 'kill')}bf_kill {mark} {int(elapsed_sec * 100)}"
+    async def kill(self, mark: str, began: float) -> None:
+        """Kill every process of the command that began at a moment of the loop's clock; return when they are gone."""
+        code = f"{script('common', 'kill')}bf_kill {mark} {self.channel.ticks(began)}"
         argv = [self.channel.bash, "-p", "-c", code]
         async with asyncio.timeout(_KILL_TIMEOUT_SEC):
             try:
@@ -118,12 +119,12 @@ class Container:
                     return
                 output, left = b"", True
             if left:
-                await self._kill_without_fork(mark, elapsed_sec, output)
+                await self._kill_without_fork(mark, began, output)
 
-    async def _kill_without_fork(self, mark: str, elapsed_sec: float, output: bytes) -> None:
+    async def _kill_without_fork(self, mark: str, began: float, output: bytes) -> None:
         """Let PID 1 do it: where the process limit is reached, nothing new can be started."""
         said = Capture()
-        ended = await self.channel.kill(Answer(said.feed, said.feed), mark, elapsed_sec)
+        ended = await self.channel.kill(Answer(said.feed, said.feed), mark, began)
         if ended.status != "0":
             text = output.decode(errors="replace").strip()
             raise SandboxError(f"sandbox {self.name}: a command could not be killed {text}".rstrip())
@@ -144,8 +145,10 @@ class Container:
         exec_id = await self._create(argv, user=command.user, cwd="/", env=env, stdin=stdin is not None)
         connection = await self._started(exec_id)
         sending = asyncio.create_task(_send(connection, stdin)) if stdin is not None else None
+        first = b""
         try:
             async for stream, data in frames(connection.reader):
+                first = first or data
                 await answer.feed(stream, data)
                 if answer.ended.done():
                     return answer.ended.result()
@@ -153,13 +156,11 @@ class Container:
             if sending is not None:
                 sending.cancel()
             connection.close()
-        return await self._ended_silently(exec_id, answer)
-
-    async def _ended_silently(self, exec_id: str, answer: Answer) -> Ended:
-        """Find out about a command whose end nobody told: its wrapper was killed, or never started."""
+        # Nobody told its end: the wrapper was killed, or never started.
         await answer.flush()
-        while (code := await self._exit_code(exec_id)) is None:
-            await asyncio.sleep(0.02)
+        code = 137 if await self._runs(exec_id) else await self._exit_code(exec_id)
+        if code in _NEVER_STARTED and (reason := _refusal(first)):
+            raise self._cannot_start("bash", reason)
         return Ended(str(code), "0")
 
     async def _create(
@@ -211,6 +212,14 @@ class Container:
         with contextlib.closing(connection):
             return b"".join([data async for _, data in frames(connection.reader)])
 
+    async def _runs(self, exec_id: str) -> bool:
+        """Say whether a program is running, once the engine has started it or knows that it cannot."""
+        while True:
+            facts = await self.engine.call(lambda client: client.exec_inspect(exec_id))
+            if facts["Pid"] or facts["ExitCode"] is not None:
+                return bool(facts["Running"])
+            await asyncio.sleep(0.005)
+
     async def _exit_code(self, exec_id: str) -> int | None:
         try:
             facts = await self.engine.call(lambda client: client.exec_inspect(exec_id))
@@ -236,10 +245,11 @@ async def _send(connection: Connection, data: bytes) -> None:
         connection.write_eof()
 
 
-def _not_started(output: bytes) -> str | None:
-    if not output.startswith(_NOT_STARTED):
+def _refusal(output: bytes) -> str | None:
+    if not _REFUSAL.match(output):
         return None
-    return output.decode(errors="replace").strip().removesuffix(": unknown").rpartition("caused: ")[2]
+    text = output.decode(errors="replace").strip().removesuffix(": unknown")
+    return text.removeprefix("OCI runtime exec failed: exec failed: ")
 
 
 def _short(text: str) -> str:

@@ -13,7 +13,8 @@ OWNER = "benchflow.owner"
 OWNER_PID = "benchflow.owner_pid"
 ROLLOUT = "benchflow.rollout"
 CREATED = "benchflow.created"
-KEPT = "benchflow.kept"
+#: Labels cannot be changed later, names can.
+KEPT_PREFIX = "bf-kept-"
 
 
 def make_labels(run: str, rollout: str) -> dict[str, str]:

@@ -17,7 +17,9 @@ _REMOVE_TIMEOUT_SEC = 60.0
 _NO_BASH = re.compile(r'exec: "bash".*(not found|no such file)', re.IGNORECASE)
 
 
-async def launch(engine: Engine, config: dict[str, Any], *, container_name: str, name: str, lease_sec: int) -> Container:
+async def launch(
+    engine: Engine, config: dict[str, Any], *, container_name: str, name: str, lease_sec: int
+) -> Container:
     """Start a container and return it once PID 1 answers."""
     await engine.call(lambda client: client.create_container_from_config(config, container_name))
     channel = await attach(engine, container_name, name)

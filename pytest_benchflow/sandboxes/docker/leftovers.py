@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
-from pytest_benchflow.errors import SandboxError
-
-from .address import Address, find_address
+from .address import find_address
 from .engine import Engine
-from .labels import CREATED, KEPT, ROLLOUT, RUN, is_orphan
+from .labels import CREATED, KEPT_PREFIX, ROLLOUT, RUN, is_orphan
 
 if TYPE_CHECKING:
     import docker
+
+Kind = Literal["container", "network", "volume"]
 
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
     """An object in the daemon that belongs to a rollout."""
 
-    kind: str
-    """`container`, `network` or `volume`."""
+    kind: Kind
     id: str
     name: str
     run: str
@@ -30,19 +29,71 @@ class Leftover:
     created: int
     orphan: bool
     """Whether the process that made it is gone."""
-    kept: bool = False
+    kept: bool
     """Whether it was left on purpose."""
 
 
 async def list_leftovers(engine: Engine | None = None, *, everything: bool = False) -> list[Leftover]:
     """List what dead runs have left; with `everything` also what is in use or was kept."""
-    async with _engine(engine) as used:
-        found = await used.call(_list)
+    async with _opened(engine) as used:
+        found = await used.call(lambda client: list(_objects(client)))
     return [item for item in found if everything or (item.orphan and not item.kept)]
 
 
 async def remove_leftovers(engine: Engine | None = None, *, everything: bool = False) -> list[Leftover]:
     """Remove what `list_leftovers` lists, containers first, and return what is gone."""
-    async with _engine(engine) as used:
+    async with _opened(engine) as used:
         found = await list_leftovers(used, everything=everything)
-        return [item for item in found if await used.call(lambda client, item=item: _remove(client, item))]  # type: ignore[misc]
+        return await used.call(lambda client: [item for item in found if _remove(client, item)])
+
+
+@contextlib.asynccontextmanager
+async def _opened(engine: Engine | None) -> AsyncIterator[Engine]:
+    if engine is not None:
+        yield engine
+        return
+    own = Engine(find_address())
+    try:
+        yield own
+    finally:
+        own.close()
+
+
+def _objects(client: docker.APIClient) -> Iterator[Leftover]:
+    for container in client.containers(all=True, filters={"label": RUN}):
+        yield _leftover("container", container["Id"], container["Names"][0].lstrip("/"), container["Labels"])
+    for network in client.networks(filters={"label": RUN}):
+        yield _leftover("network", network["Id"], network["Name"], network["Labels"])
+    for volume in client.volumes(filters={"label": RUN})["Volumes"] or []:
+        yield _leftover("volume", volume["Name"], volume["Name"], volume["Labels"])
+
+
+def _leftover(kind: Kind, object_id: str, name: str, labels: dict[str, str]) -> Leftover:
+    return Leftover(
+        kind=kind,
+        id=object_id,
+        name=name,
+        run=labels[RUN],
+        rollout=labels.get(ROLLOUT, ""),
+        created=int(labels.get(CREATED, 0)),
+        orphan=is_orphan(labels),
+        kept=name.startswith(KEPT_PREFIX),
+    )
+
+
+def _remove(client: docker.APIClient, item: Leftover) -> bool:
+    """Remove one object; False if it cannot be, for example because it is in use again."""
+    from docker.errors import APIError, NotFound
+
+    try:
+        if item.kind == "container":
+            client.remove_container(item.id, force=True, v=True)
+        elif item.kind == "network":
+            client.remove_network(item.id)
+        else:
+            client.remove_volume(item.id, force=True)
+    except NotFound:
+        return True
+    except APIError:
+        return False
+    return True

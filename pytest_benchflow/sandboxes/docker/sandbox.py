@@ -80,7 +80,7 @@ class DockerSandbox:
             if delete or container is None:
                 await self._starter.stop(self._id, container)
             else:
-                await self._starter.keep(container)
+                self._id = await self._starter.keep(container)
                 self._notes.append(
                     f"kept: enter it with `docker exec -it {self._id} bash`, remove it with `docker rm -f {self._id}`"
                 )

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from pytest_benchflow.errors import SandboxError
 from pytest_benchflow.sandboxes.base import SandboxSpec
 
-from .container import Container
+from .container import Command, Container
 from .engine import Engine, EngineError
 from .images import Images
-from .labels import make_labels
+from .labels import KEPT_PREFIX, make_labels
 from .launch import launch, remove
 from .plan import EngineFacts, ImageFacts, container_config, notes_for
 
 #: Over a network a dead runner may go unnoticed: PID 1 then ends after this silence.
 REMOTE_LEASE_SEC = 300
-_KILL_ALL = "kill -9 -1"
 
 
 class Starter:
@@ -51,9 +49,7 @@ class Starter:
             network=self.network,
             lease_sec=lease_sec,
         )
-        return await launch(
-            self.engine, config, container_name=container_name, name=spec.name, lease_sec=lease_sec
-        )
+        return await launch(self.engine, config, container_name=container_name, name=spec.name, lease_sec=lease_sec)
 
     async def stop(self, container_name: str, container: Container | None) -> None:
         """Remove a container, started or not; idempotent."""
@@ -61,13 +57,14 @@ class Starter:
         if container is not None:
             container.close()
 
-    async def keep(self, container: Container) -> None:
-        """End every process but PID 1 and let the container live on."""
-        try:
-            await container.channel.keep()
-        except SandboxError:
-            pass
+    async def keep(self, container: Container) -> str:
+        """End every process but PID 1, let the container live on, and return its new name."""
+        name = KEPT_PREFIX + container.id.removeprefix("bf-")
+        await container.run(Command("kill -9 -1"), timeout_sec=30)
+        await self.engine.call(lambda client: client.rename(container.id, name))
+        await container.channel.keep()
         container.close()
+        return name
 
     def notes(self, spec: SandboxSpec) -> list[str]:
         """Return what the user should know about this sandbox."""

@@ -76,9 +76,7 @@ async def pull(container: Container, unpack: Callable[[BinaryIO], None], source:
         raise _not_found(source, container, directory, wrong=True)
 
 
-async def _pull_fast(
-    container: Container, unpack: Callable[[BinaryIO], None], source: str, *, directory: bool
-) -> bool:
+async def _pull_fast(container: Container, unpack: Callable[[BinaryIO], None], source: str, *, directory: bool) -> bool:
     """Let the container's own tar pack the files; False if it has none."""
     path = PurePosixPath(source)
     words = {"path": quote(source), "parent": quote(str(path.parent)), "name": quote(path.name)}

@@ -7,7 +7,7 @@ import hashlib
 import json
 from dataclasses import dataclass, replace
 
-from pytest_benchflow.errors import BuildError
+from pytest_benchflow.errors import BuildError, SandboxError
 from pytest_benchflow.sandboxes.base import SandboxSpec
 
 from .context import BuildContext
@@ -24,6 +24,7 @@ from .steps import copy_files, run_command, sources_of
 _FORMAT = "1"
 #: Mount options must fit one memory page: this many names do.
 MAX_LAYERS = 120
+_CACHE_ADVICE = "if its layer cache is no local disk (NFS, or a container's overlay), set BF_CACHE_DIR to one that is"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class Builder:
         if dockerfile is None or not dockerfile.is_file():
             return Built(Image(), await self._base(spec.name))
         name = f"{dockerfile.parent.name}/{dockerfile.name}"
-        plan = make_plan(parse(dockerfile.read_text(errors="replace"), name))
+        plan = make_plan(parse(dockerfile.read_text(errors="replace"), name), self._host.path)
         if len(plan.steps) > MAX_LAYERS:
             raise BuildError(f"{name}: {len(plan.steps)} RUN, COPY and ADD; at most {MAX_LAYERS} fit, join some")
         job = _Job(self._launcher, self._store, self._host, plan, BuildContext(dockerfile.parent), name)
@@ -128,7 +129,10 @@ class _Job:
     async def _make(self, step: Step, base: MachineConfig, layer: str) -> None:
         async with self._store.building(layer) as directory:
             config = replace(base, build_dir=directory, dirs=step.image.dirs)
-            machine = await Machine.start(self._launcher, config)
+            try:
+                machine = await Machine.start(self._launcher, config)
+            except SandboxError as error:
+                raise BuildError(f"{self.where}: {error.message}", advice=_CACHE_ADVICE) from None
             try:
                 if isinstance(step, Run):
                     await run_command(step, machine, self._host, self.where)

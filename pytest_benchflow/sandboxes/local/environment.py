@@ -51,7 +51,7 @@ class Host:
         hidden = not any(prefix == top or prefix.startswith(f"{top}/") for top in VISIBLE)
         has_python = any(os.access(f"{place}/python3", os.X_OK) for place in SYSTEM_PATH.split(":"))
         return cls(
-            privileged=_has_capability(_CAP_SYS_ADMIN),
+            privileged=_is_privileged(),
             python_prefix=prefix if hidden else None,
             lends_python=hidden and not has_python,
             environ=dict(os.environ),
@@ -63,10 +63,14 @@ class Host:
         """What sandboxes of this caller can do."""
         return Capabilities(no_network=True, users=self.privileged)
 
+    @property
+    def path(self) -> str:
+        """The PATH of programs that are given none."""
+        return f"{SYSTEM_PATH}:{self.python_prefix}/bin" if self.lends_python else SYSTEM_PATH
+
     def variables(self, *, network: bool) -> dict[str, str]:
         """Return the environment that every program starts from."""
-        path = f"{SYSTEM_PATH}:{self.python_prefix}/bin" if self.lends_python else SYSTEM_PATH
-        found = {"PATH": path, "LANG": "C.UTF-8"}
+        found = {"PATH": self.path, "LANG": "C.UTF-8"}
         for name in _CERTIFICATES:
             value = self.environ.get(name, "")
             if any(value.startswith(f"{top}/") for top in VISIBLE):
@@ -89,8 +93,9 @@ class Host:
         return facts
 
 
-def _has_capability(number: int) -> bool:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("CapEff:"):
-            return bool(int(line.split()[1], 16) >> number & 1)
-    return False
+def _is_privileged() -> bool:
+    """Say whether we may mount; the root of a user namespace is treated as the ordinary user he is outside."""
+    is_initial = Path("/proc/self/uid_map").read_text().split() == ["0", "0", "4294967295"]
+    status = Path("/proc/self/status").read_text()
+    capabilities = int(status.partition("CapEff:")[2].split(maxsplit=1)[0], 16)
+    return is_initial and bool(capabilities >> _CAP_SYS_ADMIN & 1)

@@ -12,14 +12,18 @@ from .substitution import SubstitutionError, expand, split_words
 _COPY_FLAGS = frozenset({"chown", "chmod", "link"})
 
 
-def make_plan(file: Dockerfile) -> Plan:
-    """Turn a Dockerfile into steps and the settings they leave; refuse what only an image build can do."""
-    return _Planner(file).run()
+def make_plan(file: Dockerfile, path: str = "") -> Plan:
+    """Turn a Dockerfile into steps and the settings they leave; refuse what only an image build can do.
+
+    `path` is the PATH of the base, which `ENV PATH=/mine:$PATH` adds to.
+    """
+    return _Planner(file, path).run()
 
 
 class _Planner:
-    def __init__(self, file: Dockerfile) -> None:
+    def __init__(self, file: Dockerfile, path: str) -> None:
         self._file = file
+        self._base = {"PATH": path}
         self._image = Image()
         self._args: dict[str, str] = {}
         self._global_args: dict[str, str] = {}
@@ -145,4 +149,4 @@ class _Planner:
         return posixpath.normpath(posixpath.join("/", self._image.workdir or "/", path)).replace("//", "/")
 
     def _expand(self, text: str) -> str:
-        return expand(text, {**self._args, **self._image.env}, self._file.escape)
+        return expand(text, {**self._base, **self._args, **self._image.env}, self._file.escape)

@@ -40,6 +40,7 @@ class LocalSandbox:
         self._id = f"local-{host.pid}-{number}"
         self._image = Image()
         self._machine: Machine | None = None
+        self._stopped = False
         self._notes: list[str] = []
 
     @property
@@ -66,21 +67,29 @@ class LocalSandbox:
         """Build what is not cached and bring the sandbox up."""
         if self._machine is not None:
             return
+        self._stopped = False
         built = await self._builder.build(self._spec)
         self._image = built.image
         self._notes = list(built.notes)
         if self._image.user not in (None, "root", "0") and not self._host.privileged:
             self._notes.append(f"USER {self._image.user} is root here: an ordinary user cannot make other users")
+        if ignored := [name for name in ("cpus", "memory_mb") if getattr(self._spec.limits, name) is not None]:
+            self._notes.append(f"{' and '.join(ignored)} are not enforced in the local sandbox")
         config = replace(
             built.base,
             network=self._spec.network,
             storage_mb=self._spec.limits.storage_mb,
             dirs=(*self._image.dirs, self.workdir),
         )
-        self._machine = await Machine.start(self._launcher, config)
+        machine = await Machine.start(self._launcher, config)
+        if self._stopped:
+            await machine.stop()
+            raise SandboxError(f"sandbox {self._spec.name} was stopped while it started")
+        self._machine = machine
 
     async def stop(self, *, delete: bool = True) -> None:
         """End every process and remove the sandbox; `delete=False` does the same, it cannot outlive its runner."""
+        self._stopped = True
         machine, self._machine = self._machine, None
         if machine is not None:
             await machine.stop()

@@ -1,7 +1,8 @@
 # PID 1 of a sandbox: does what the runner asks for on standard input and ends when that closes, and the container
 # with it. Its argument is the silence in seconds after which the runner counts as dead; 0 trusts the connection.
 trap 'exit 0' RTMIN+3
-exec 8>&2
+# Its own remarks, such as that a job is done, are nobody's output.
+exec 8>&2 2>/dev/null
 
 # Say whether a process that was not there before ($@) has one of the two streams open, or may have.
 bf_held() {
@@ -24,7 +25,6 @@ bf_run() {
   (
     trap - RTMIN+3
     set -m
-    exec 2>/dev/null
     if [[ $4 == =* ]]; then
       exec < <(printf %s "${4#=}" 8>&-)
     fi
@@ -44,7 +44,7 @@ bf_run() {
 # NONCE DIRECTORY BLOCKS: unpack the archive that follows in the input. It is read to its end whatever happens.
 bf_put() {
   dd bs=65536 count="$3" iflag=fullblock status=none | {
-    mkdir -p -- "$2" && tar -xpf - -C "$2"
+    mkdir -p -- "$2" 2>&8 && tar -xpf - -C "$2" 2>&8
     bf_status=$?
     cat >/dev/null
     exit "$bf_status"
@@ -52,7 +52,7 @@ bf_put() {
   bf_tell "$1" $? 0
 }
 
-# NONCE MARK ELAPSED: kill a command without starting a program for it.
+# NONCE MARK TICKS: kill a command without starting a program for it.
 bf_end() {
   bf_kill "$2" "$3"
   bf_tell "$1" $? 0
@@ -66,7 +66,8 @@ if [[ $(tar --version 2>/dev/null) == *GNU* ]] && dd bs=1 count=0 iflag=fullbloc
   bf_can=put
 fi
 IFS= read -r bf_token
-bf_tell ready "$BASH" "$bf_can"
+read -r bf_line _ </proc/uptime
+bf_tell ready "$BASH" "$bf_line $bf_can"
 bf_worker=
 while :; do
   if ((${1:-0})); then IFS= read -r -t "$1" bf_line; else IFS= read -r bf_line; fi || exit 0

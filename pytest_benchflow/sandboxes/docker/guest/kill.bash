@@ -7,7 +7,7 @@ bf_read_words() {
   while IFS= read -r -d '' word; do bf_words+=("$word"); done
 } <"$1" 2>/dev/null
 
-# Say whether process $1 is of the command marked $2; $3: whether it is an orphan younger than the command.
+# Say whether process $1 is of the command marked $2; $3: whether it is an orphan as young as the command.
 # Such an orphan is the command's even if it has cleared its environment.
 bf_belongs() {
   local word own
@@ -25,14 +25,12 @@ bf_belongs() {
   [[ $own != "${bf_words[*]}" ]]
 }
 
-# Put the live processes of the command marked $1 into bf_found; it began $2 hundredths of a second ago.
+# Put the live processes of the command marked $1 into bf_found; it began $2 clock ticks after the machine.
 bf_find() {
-  local path pid line now orphan more=1
+  local path pid line orphan more=1
   local -a fields
   local -A parents=()
   bf_found=()
-  read -r now line </proc/uptime
-  now=$((10#${now/./}))
   for path in /proc/[0-9]*; do
     pid=${path#/proc/}
     [[ $pid == 1 || $pid == "$BASHPID" ]] && continue
@@ -41,7 +39,7 @@ bf_find() {
     fields=(${line##*) })
     [[ ${fields[0]} == [ZX] ]] && continue
     parents[$pid]=${fields[1]} orphan=0
-    [[ ${fields[1]} == 1 ]] && ((now - ${fields[19]} <= $2)) && orphan=1
+    [[ ${fields[1]} == 1 ]] && ((fields[19] >= $2)) && orphan=1
     bf_belongs "$pid" "$1" "$orphan" && bf_found[$pid]=1
   done
   while ((more)); do

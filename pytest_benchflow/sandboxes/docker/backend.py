@@ -1,0 +1,107 @@
+"""The backend `docker`: one engine, many sandboxes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import uuid
+from typing import Any
+
+from pytest_benchflow.errors import BenchflowError, SandboxError
+from pytest_benchflow.sandboxes.base import Capabilities, SandboxSpec
+
+from .address import Address, find_address
+from .engine import Engine
+from .images import Images
+from .leftovers import remove_leftovers
+from .plan import EngineFacts
+from .sandbox import DockerSandbox
+from .starter import Starter
+
+_CAPABILITIES = {"no_network": True, "docker_image": True, "compose": True, "users": True}
+
+
+class DockerBackend:
+    """Implements `Backend` on a Docker engine, local or remote."""
+
+    name = "docker"
+
+    def __init__(
+        self, *, network: str | None = None, builds: int | None = None, address: Address | None = None
+    ) -> None:
+        """Use `network` for sandboxes that may have one: host, bridge or a name; None takes what the engine has."""
+        self._chosen_network = network or os.environ.get("BF_DOCKER_NETWORK") or None
+        self._builds = builds
+        self._address = address
+        self._engine: Engine | None = None
+        self._starter: Starter | None = None
+        self._sandboxes: set[DockerSandbox] = set()
+        self._sweeping: asyncio.Task[object] | None = None
+        self._has_gpus = False
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What its sandboxes can do; GPUs only once `preflight` has found them."""
+        return Capabilities(**_CAPABILITIES, gpus=self._has_gpus)
+
+    async def preflight(self) -> None:
+        """Raise SandboxError with one clear reason if no sandbox could start here; remove what dead runs left."""
+        if self._starter is not None:
+            return
+        engine = Engine(self._address or find_address())
+        try:
+            facts, networks = await engine.call(lambda client: (client.info(), client.networks()))
+            names = {str(network["Name"]) for network in networks}
+            network = self._network(names)
+        except BaseException:
+            engine.close()
+            raise
+        self._engine = engine
+        found = _facts(facts, names)
+        self._has_gpus = found.has_gpus
+        images = Images(engine, builds=self._builds, network=None if found.has_bridge else "host")
+        self._starter = Starter(engine, images, found, run=uuid.uuid4().hex[:12], network=network)
+        self._sweeping = asyncio.create_task(self._sweep(engine))
+
+    def create(self, spec: SandboxSpec) -> DockerSandbox:
+        """Return a sandbox that is not started yet."""
+        if self._starter is None:
+            raise SandboxError("the docker backend is not open", advice="await preflight() first", retryable=False)
+        sandbox = DockerSandbox(spec, self._starter, self.capabilities, self._sandboxes.discard)
+        self._sandboxes.add(sandbox)
+        return sandbox
+
+    async def aclose(self) -> None:
+        """End every sandbox and let go of the engine; idempotent."""
+        await asyncio.gather(*(sandbox.stop() for sandbox in list(self._sandboxes)), return_exceptions=True)
+        if self._sweeping is not None:
+            await asyncio.wait([self._sweeping])
+        if self._engine is not None:
+            self._engine.close()
+        self._engine = self._starter = self._sweeping = None
+
+    def _network(self, names: set[str]) -> str:
+        chosen = self._chosen_network
+        if chosen is None:
+            return "bridge" if {"bridge", "podman"} & names else "host"
+        if chosen not in names | {"host", "none", "bridge"}:
+            raise SandboxError(
+                f"Docker has no network {chosen!r}; it has {', '.join(sorted(names))}",
+                advice="change BF_DOCKER_NETWORK",
+                retryable=False,
+            )
+        return chosen
+
+    async def _sweep(self, engine: Engine) -> None:
+        with contextlib.suppress(BenchflowError):
+            await remove_leftovers(engine)
+
+
+def _facts(info: dict[str, Any], networks: set[str]) -> EngineFacts:
+    # Podman's default network has its own name, and answers to `bridge` all the same.
+    return EngineFacts(
+        cpus=int(info.get("NCPU") or os.cpu_count() or 1),
+        has_gpus="nvidia" in (info.get("Runtimes") or {}),
+        has_bridge=bool({"bridge", "podman"} & networks),
+    )

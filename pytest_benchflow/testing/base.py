@@ -1,0 +1,121 @@
+"""What every part of the sandbox suite stands on: a backend, started sandboxes, and a look at the host."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+import pytest_asyncio
+
+from pytest_benchflow.sandboxes import Backend, Sandbox, SandboxSpec
+
+GONE_WITHIN_SEC = 15.0
+
+
+class SandboxSuite:
+    """Overridable knobs and fixtures; a subclass that names a `factory` has all it needs."""
+
+    factory: ClassVar[str] = ""
+    """`module:callable` that makes the backend without arguments; a second process imports it too."""
+    spec: ClassVar[SandboxSpec] = SandboxSpec(name="conformance")
+    """The sandbox that tests start; its image needs bash, coreutils and a user called nobody."""
+    enforces_memory: ClassVar[bool] = True
+    enforces_cpus: ClassVar[bool] = True
+    keeps_on_request: ClassVar[bool] = True
+    """Whether `stop(delete=False)` leaves something to look at."""
+    pipe_bytes: ClassVar[int] = 100 << 20
+    big_file_bytes: ClassVar[int] = 1 << 30
+    start_timeout_sec: ClassVar[float] = 120.0
+
+    @pytest_asyncio.fixture
+    async def backend(self) -> AsyncIterator[Backend]:
+        """The backend under test, open."""
+        backend = self.make_backend()
+        await backend.preflight()
+        yield backend
+        await backend.aclose()
+
+    @pytest_asyncio.fixture
+    async def sandbox(self, backend: Backend) -> AsyncIterator[Sandbox]:
+        """A started sandbox."""
+        async with self.started(backend) as sandbox:
+            yield sandbox
+
+    @pytest.fixture
+    def token(self) -> str:
+        """A word that finds this test's processes on the host."""
+        return f"bf-conformance-{uuid.uuid4().hex}"
+
+    def make_backend(self) -> Backend:
+        """Make the backend under test."""
+        module, _, name = self.factory.partition(":")
+        if not name:
+            pytest.fail('set `factory = "module:callable"` on the test class', pytrace=False)
+        backend: Backend = getattr(import_module(module), name)()
+        return backend
+
+    @asynccontextmanager
+    async def started(self, backend: Backend, **changes: object) -> AsyncIterator[Sandbox]:
+        """Start another sandbox, with changes to its spec."""
+        sandbox = backend.create(replace(self.spec, **changes))  # type: ignore[arg-type]
+        try:
+            async with asyncio.timeout(self.start_timeout_sec):
+                await sandbox.start()
+            yield sandbox
+        finally:
+            await sandbox.stop()
+
+    def host_processes(self, token: str) -> list[str]:
+        """List this machine's processes with the token; override it where sandboxes run elsewhere."""
+        found = []
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                words = path.read_bytes().split(b"\0")
+            except OSError:
+                continue
+            # The tests' own helpers carry the token inside longer words.
+            if token.encode() in words:
+                found.append(path.parent.name)
+        return found
+
+    async def wait_until_gone(self, token: str) -> None:
+        """Fail if a process with the token is still there after a while."""
+        await eventually(lambda: not self.host_processes(token), f"processes of {token} are still there")
+
+
+async def eventually(condition: Callable[[], object], message: str) -> None:
+    """Wait until a condition holds; fail with the message if it never does."""
+    deadline = time.monotonic() + GONE_WITHIN_SEC
+    while not condition():
+        assert time.monotonic() < deadline, message
+        await asyncio.sleep(0.05)
+
+
+async def read_all(read: Callable[[], Awaitable[bytes]]) -> bytes:
+    """Read a stream to its end."""
+    parts = []
+    while data := await read():
+        parts.append(data)
+    return b"".join(parts)
+
+
+_COUNT = """
+word=sleep n=0
+for file in /proc/[0-9]*/cmdline; do
+  case $(tr '\\0' ' ' <"$file") in *"$word 600 "*) n=$((n + 1)) ;; esac
+done 2>/dev/null
+echo $n
+"""
+
+
+async def count_sleepers(sandbox: Sandbox) -> int:
+    """Count the processes with `sleep 600` in their command line, without tools that small images lack."""
+    return int((await sandbox.exec(_COUNT)).stdout)

@@ -1,0 +1,16 @@
+"""The whole suite that every sandbox backend must pass."""
+
+from __future__ import annotations
+
+import pytest
+
+from .commands import CommandTests
+from .files import FileTests
+from .isolation import IsolationTests
+from .lifecycle import LifecycleTests
+from .processes import ProcessTests
+
+
+@pytest.mark.asyncio
+class SandboxConformance(LifecycleTests, CommandTests, ProcessTests, FileTests, IsolationTests):
+    """Subclass it in a test module, name your `factory`, and run pytest."""

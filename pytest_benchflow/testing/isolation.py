@@ -1,0 +1,71 @@
+"""What a sandbox may use and see: limits, network, and nothing of its neighbours."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from pytest_benchflow.sandboxes import Backend, Limits, Sandbox
+
+from .base import SandboxSuite
+
+
+class IsolationTests(SandboxSuite):
+    """What separates a sandbox from the rest."""
+
+    async def test_no_network_leaves_only_the_loopback(self, backend: Backend) -> None:
+        if not backend.capabilities.no_network:
+            pytest.skip("the backend cannot take the network away")
+        async with self.started(backend, network=False) as sandbox:
+            lines = (await sandbox.exec("cat /proc/net/dev")).stdout.splitlines()[2:]
+            assert {line.split(":")[0].strip() for line in lines} <= {"lo", "sit0", "tunl0", "ip6tnl0"}
+
+    async def test_memory_limit_kills_what_takes_more(self, backend: Backend) -> None:
+        if not self.enforces_memory:
+            pytest.skip("the backend enforces no memory limit here")
+        async with self.started(backend, limits=Limits(memory_mb=128)) as sandbox:
+            done = await sandbox.exec("tail /dev/zero; exit $?", timeout_sec=120)
+            assert done.return_code == 137
+            assert (await sandbox.exec("echo on")).stdout == "on\n"
+
+    async def test_cpu_limit_slows_down(self, backend: Backend) -> None:
+        if not self.enforces_cpus:
+            pytest.skip("the backend enforces no CPU limit here")
+        async with self.started(backend, limits=Limits(cpus=0.2)) as sandbox:
+            spin = "end=$((SECONDS + 3)); while ((SECONDS < end)); do :; done; times"
+            done = await sandbox.exec(spin, timeout_sec=60)
+            used = done.stdout.split()[0].removesuffix("s").partition("m")
+            assert float(used[0]) * 60 + float(used[2]) < 1.8
+
+    async def test_two_sandboxes_do_not_see_each_other(self, backend: Backend, token: str) -> None:
+        async with self.started(backend, name="one") as one, self.started(backend, name="two") as two:
+            assert one.id != two.id
+            await one.exec(f"echo x >/tmp/{token}; echo x >/{token}", user=0)
+            process = await one.open_process(["bash", "-c", f"exec -a {token} sleep 600"])
+            seen = await two.exec(f"ls /tmp/{token} /{token}; cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
+            word, _, _ = token.rpartition("-")
+            assert f"{token} 600" not in seen.stdout
+            assert word not in (await two.exec("ls / /tmp")).stdout
+            await process.kill()
+
+    async def test_same_name_twice_is_two_sandboxes(self, backend: Backend) -> None:
+        async with self.started(backend) as one, self.started(backend) as two:
+            assert one.id != two.id
+            await one.exec("echo one >/tmp/who", user=0)
+            assert (await two.exec("cat /tmp/who")).return_code != 0
+
+    async def test_host_processes_are_out_of_sight(self, sandbox: Sandbox) -> None:
+        done = await sandbox.exec("ls -d /proc/[0-9]* | wc -l")
+        assert int(done.stdout) < 20
+
+    async def test_many_start_at_once(self, backend: Backend) -> None:
+        began = time.monotonic()
+
+        async def one(number: int) -> str:
+            async with self.started(backend, name=f"many-{number}") as sandbox:
+                return (await sandbox.exec(f"echo {number}")).stdout
+
+        assert await asyncio.gather(*map(one, range(8))) == [f"{number}\n" for number in range(8)]
+        assert time.monotonic() - began < self.start_timeout_sec

@@ -1,0 +1,103 @@
+"""Choosing a sandbox by name, and saying why none can start."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
+
+import pytest
+
+from pytest_benchflow.errors import UsageError
+from pytest_benchflow.sandboxes import SandboxRegistry, registry
+from pytest_benchflow.sandboxes.local import LocalBackend
+from pytest_benchflow.sandboxes.local.environment import Host
+from pytest_benchflow.sandboxes.local.preflight import explain
+
+
+def test_local_is_always_there() -> None:
+    assert "local" in SandboxRegistry().names()
+    assert isinstance(SandboxRegistry().create("local"), LocalBackend)
+
+
+def test_a_near_miss_is_hinted() -> None:
+    with pytest.raises(UsageError, match=r"^unknown sandbox 'loacl'; did you mean local\?$"):
+        SandboxRegistry().create("loacl")
+
+
+def test_a_factory_can_be_registered() -> None:
+    registry = SandboxRegistry()
+    backend = LocalBackend()
+    registry.register("mine", lambda: backend)
+    assert registry.create("mine") is backend
+    assert "mine" in registry.names()
+
+
+@pytest.mark.parametrize("name", ["auto", "", "a b", "x=y"])
+def test_names_that_cannot_be_typed_are_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="cannot name a sandbox"):
+        SandboxRegistry().register(name, LocalBackend)
+
+
+def test_installed_packages_add_backends(monkeypatch: pytest.MonkeyPatch) -> None:
+    point = EntryPoint("third", "pytest_benchflow.sandboxes.local:LocalBackend", registry.ENTRY_POINTS)
+    monkeypatch.setattr(registry, "entry_points", lambda group: EntryPoints([point]).select(group=group))
+    assert isinstance(SandboxRegistry().create("third"), LocalBackend)
+
+
+def test_importing_the_package_loads_no_backend() -> None:
+    code = (
+        "import sys, pytest_benchflow.sandboxes;"
+        "print([m for m in ('docker', 'ctypes', 'asyncio', 'pytest_benchflow.sandboxes.local') if m in sys.modules])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
+
+
+HOST = Host(privileged=False, python_prefix=None, lends_python=False, environ={}, pid=1)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "advice"),
+    [
+        ("kernel/unprivileged_userns_clone", "0", "sudo sysctl -w kernel.unprivileged_userns_clone=1"),
+        ("user/max_user_namespaces", "0", "sudo sysctl -w user.max_user_namespaces=15000"),
+        (
+            "kernel/apparmor_restrict_unprivileged_userns",
+            "1",
+            "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0",
+        ),
+    ],
+)
+def test_forbidden_user_namespaces_are_explained(setting: str, value: str, advice: str, tmp_path: Path) -> None:
+    path = tmp_path / setting
+    path.parent.mkdir()
+    path.write_text(f"{value}\n")
+    error = explain("unshare: Operation not permitted", HOST, tmp_path)
+    assert f"{setting.replace('/', '.')} = {value} forbids user namespaces" in error.message
+    assert advice in str(error)
+    assert not error.retryable
+
+
+def test_another_failure_is_passed_on(tmp_path: Path) -> None:
+    assert "mount: Operation not permitted" in str(explain("mount: Operation not permitted", HOST, tmp_path))
+
+
+def test_certificates_and_proxies_travel_but_passwords_do_not() -> None:
+    environ = {
+        "SSL_CERT_FILE": "/etc/ssl/certs/ca.crt",
+        "PIP_CERT": "/root/ca.crt",
+        "http_proxy": "http://proxy:3128",
+        "HTTPS_PROXY": "http://me:secret@proxy:3128",
+        "API_KEY": "secret",
+    }
+    host = Host(privileged=True, python_prefix=None, lends_python=False, environ=environ, pid=1)
+    found = host.variables(network=True)
+    assert {key for key in found if key not in ("PATH", "LANG")} == {"SSL_CERT_FILE", "http_proxy"}
+    assert "http_proxy" not in host.variables(network=False)
+
+
+def test_a_lent_python_is_last_on_the_path() -> None:
+    host = Host(privileged=True, python_prefix="/root/py", lends_python=True, environ={}, pid=1)
+    assert host.variables(network=True)["PATH"].endswith(":/bin:/root/py/bin")
