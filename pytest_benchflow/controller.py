@@ -94,10 +94,9 @@ class Controller:
             return
         from pytest_benchflow.reporting import summary_lines, write_report
 
-        job = self._job_directory()
-        report = self._gathered().report(
-            self._expected, exit_status=exit_status, job_dir=job, finished_at=_iso(time.time())
-        )
+        results = self._gathered()
+        job = results.job_directory()
+        report = results.report(self._expected, exit_status=exit_status, job_dir=job, finished_at=_iso(time.time()))
         self._lines = summary_lines(report.summary) if report.summary else []
         if job is not None:
             self._notes.append(f"results: {run.shown(job)}")
@@ -105,11 +104,6 @@ class Controller:
             write_report(report, run.settings.json)
             self._notes.append(f"report: {run.shown(str(run.settings.json))}")
         self._config.hook.pytest_bf_summary(report=report)
-
-    def _job_directory(self) -> str | None:
-        assert self._results is not None
-        found = next((raw["rollout_dir"] for raw in self._results.raw.values() if raw["rollout_dir"]), None)
-        return str(found).rpartition("/")[0] if found else None
 
     def _check(self) -> None:
         """Say once, where pytest was started, that nothing can run here."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,7 +25,7 @@ def add_properties(item: pytest.Item, result: RolloutResult) -> None:
         "bf_sandbox": result.sandbox,
         "bf_reward": result.reward,
         "bf_threshold": result.threshold,
-        **{f"bf_reward_{key}": value for key, value in (result.rewards or {}).items() if key != "reward"},
+        **_other_rewards(result.rewards or {}),
         "bf_agent_outcome": result.agent_outcome and result.agent_outcome.value,
         "bf_error_category": result.error and result.error.category.value,
         "bf_error_phase": result.error and result.error.phase,
@@ -36,6 +38,15 @@ def add_properties(item: pytest.Item, result: RolloutResult) -> None:
         "bf_rollout_dir": result.rollout_dir and str(result.rollout_dir),
     }
     item.user_properties += [(key, value) for key, value in facts.items() if value is not None]
+
+
+def _other_rewards(rewards: Mapping[str, float]) -> dict[str, float]:
+    return {f"bf_reward_{_property_name(key)}": value for key, value in rewards.items() if key != "reward"}
+
+
+def _property_name(key: str) -> str:
+    """Return a reward's key as XML and every reader of JUnit files will take it."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "_", key)[:80]
 
 
 def amend(item: pytest.Item, report: pytest.TestReport) -> None:

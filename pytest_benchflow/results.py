@@ -58,6 +58,11 @@ class Results:
             rollouts=entries,
         )
 
+    def job_directory(self) -> str | None:
+        """Return where the results are, None if there are none."""
+        found = next((raw["rollout_dir"] for raw in self.raw.values() if raw["rollout_dir"]), None)
+        return str(found).rpartition("/")[0] if found else None
+
     def _judge(self, report: pytest.TestReport) -> None:
         if hasattr(report, "wasxfail") and report.skipped:
             self.outcomes[report.nodeid] = "quarantined" if report.wasxfail.startswith("quarantined") else "failed"

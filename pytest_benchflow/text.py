@@ -14,6 +14,12 @@ def printable(text: str) -> str:
     return _CONTROLS.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n")))
 
 
+def one_line(text: str, limit: int = 120) -> str:
+    """Return foreign text as one printable line of bounded length, for names that come from inside a sandbox."""
+    flat = " ".join(printable(text).split())
+    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+
+
 def tail(path: Path, *, lines: int = 20, max_bytes: int = 8000) -> str | None:
     """Return the last lines of a file, printable; None if there is no such file or nothing in it."""
     try:

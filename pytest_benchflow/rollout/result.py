@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from pytest_benchflow.agents import AgentOutcome
 from pytest_benchflow.errors import BenchflowError, Category
+from pytest_benchflow.text import printable
 
 
 class _Record(BaseModel):
@@ -26,7 +27,8 @@ class ErrorInfo(_Record):
     @classmethod
     def of(cls, error: BenchflowError, phase: str) -> ErrorInfo:
         """Describe an error raised in `phase`."""
-        return cls(category=error.category, phase=error.phase or phase, message=str(error), retryable=error.retryable)
+        message = printable(str(error))
+        return cls(category=error.category, phase=error.phase or phase, message=message, retryable=error.retryable)
 
 
 class StepResult(_Record):

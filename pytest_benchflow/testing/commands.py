@@ -145,8 +145,8 @@ class CommandTests(SandboxSuite):
     async def test_timeout_kills_another_users_tree(self, sandbox: Sandbox) -> None:
         if not sandbox.capabilities.users:
             pytest.skip("the backend has no users")
+        command = "(setsid sleep 600 &); env -i setsid sleep 600 & sleep 600"
         with pytest.raises(TimeoutError):
-            command = "(setsid sleep 600 &); env -i setsid sleep 600 & sleep 600"
             await sandbox.exec(command, user="nobody", timeout_sec=1)
         assert await count_sleepers(sandbox) == 0
 

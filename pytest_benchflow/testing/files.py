@@ -1,5 +1,7 @@
 """Uploads and downloads: what goes in is what comes out, and nothing comes out that could do harm."""
 
+# ruff: noqa: S108 - these are paths inside a sandbox
+
 from __future__ import annotations
 
 import os
@@ -128,7 +130,7 @@ class FileTests(SandboxSuite):
     async def test_upload_over_a_directory_is_an_error(self, sandbox: Sandbox, tmp_path: Path) -> None:
         await sandbox.exec("mkdir -p /tmp/taken/deep", user=0)
         (tmp_path / "in").write_text("x")
-        with pytest.raises(SandboxError, match="taken|/tmp"):
+        with pytest.raises(SandboxError, match="/tmp"):
             await sandbox.upload_file(tmp_path / "in", "/tmp/taken")
 
     async def test_download_follows_a_link_to_a_file(self, sandbox: Sandbox, tmp_path: Path) -> None:

@@ -18,10 +18,8 @@ from .base import SandboxSuite
 class LifecycleTests(SandboxSuite):
     """What `start`, `stop` and the death of the runner do."""
 
-    def test_backend_and_sandbox_follow_the_protocols(self) -> None:
-        backend = self.make_backend()
-        assert backend.name
-        assert not self.factory or backend.capabilities is not None
+    async def test_backend_has_a_name_users_can_type(self, backend: Backend) -> None:
+        assert backend.name.replace("-", "").isalnum()
 
     async def test_sandbox_has_an_identity_before_it_starts(self, backend: Backend) -> None:
         sandbox = backend.create(self.spec)
@@ -45,7 +43,7 @@ class LifecycleTests(SandboxSuite):
 
     async def test_stop_is_idempotent_and_ends_every_process(self, backend: Backend, token: str) -> None:
         async with self.started(backend) as sandbox:
-            await sandbox.exec(f"(exec -a {token} setsid -f true) ; (exec -a {token} sleep 600 >/dev/null 2>&1 &)")
+            await sandbox.exec(f"(exec -a {token} sleep 600 >/dev/null 2>&1 &)")
             await sandbox.stop()
             await self.wait_until_gone(token)
             await sandbox.stop()

@@ -78,9 +78,7 @@ class ProcessTests(SandboxSuite):
         process = await sandbox.open_process(["true"])
         assert await process.wait() == 0
         with pytest.raises(BrokenPipeError):
-            async with asyncio.timeout(30):
-                while True:
-                    await process.write(b"x" * _CHUNK)
+            await _write_on(process, 30)
 
     async def test_both_streams_stay_apart(self, sandbox: Sandbox) -> None:
         process = await sandbox.open_process(["bash", "-c", "for i in {1..1000}; do echo o$i; echo e$i >&2; done"])
@@ -101,9 +99,7 @@ class ProcessTests(SandboxSuite):
     async def test_writer_waits_for_a_slow_program(self, sandbox: Sandbox) -> None:
         process = await sandbox.open_process(["sleep", "600"])
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(3):
-                for _ in range(2000):
-                    await process.write(b"x" * _CHUNK)
+            await _write_on(process, 3)
         await process.kill()
 
     async def test_wait_needs_no_reader(self, sandbox: Sandbox) -> None:
@@ -166,3 +162,9 @@ async def _exactly(process: Process, count: int) -> bytes:
         while len(data) < count and (piece := await process.read(count - len(data))):
             data += piece
     return data
+
+
+async def _write_on(process: Process, seconds: float) -> None:
+    async with asyncio.timeout(seconds):
+        while True:
+            await process.write(b"x" * _CHUNK)

@@ -6,6 +6,8 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_benchflow.text import one_line
+
 _MAX_BYTES = 5_000_000
 
 
@@ -29,7 +31,7 @@ def read_checks(directory: Path) -> Checks | None:
         if path.is_symlink() or path.stat().st_size > _MAX_BYTES:
             return None
         tests = json.loads(path.read_bytes())["results"]["tests"]
-        by_status = [(str(test["status"]), str(test["name"])) for test in tests]
+        by_status = [(str(test["status"]), one_line(str(test["name"]))) for test in tests]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return Checks(

@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 
 from pytest_benchflow.errors import RewardError
+from pytest_benchflow.text import one_line
 
 REWARD_TXT = "reward.txt"
 REWARD_JSON = "reward.json"
@@ -61,11 +62,11 @@ def parse_json(text: str) -> dict[str, float]:
 
 def _number(key: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise RewardError(f"reward.json: {key} is {_kind(value)}", advice="give a number")
+        raise RewardError(f"reward.json: {one_line(key)} is {_kind(value)}", advice="give a number")
     try:
-        return _finite(float(value), f"reward.json: {key}")
+        return _finite(float(value), f"reward.json: {one_line(key)}")
     except OverflowError:
-        raise RewardError(f"reward.json: {key} is too large for a number") from None
+        raise RewardError(f"reward.json: {one_line(key)} is too large for a number") from None
 
 
 def _finite(value: float, where: str) -> float:
@@ -83,7 +84,7 @@ def _refuse_disagreement(from_json: float, from_txt: float) -> None:
 
 
 def _nothing_found(directory: Path) -> str:
-    found = sorted(p.name for p in directory.iterdir()) if directory.is_dir() else []
+    found = sorted(one_line(p.name) for p in directory.iterdir()) if directory.is_dir() else []
     seen = f"it holds {', '.join(found[:8])}" if found else "it is empty"
     return f"the verifier left no reward.txt or reward.json in /logs/verifier ({seen})"
 

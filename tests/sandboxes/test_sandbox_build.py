@@ -83,12 +83,12 @@ async def test_metadata_needs_no_layer(start: StartSandbox, environment: Write, 
 async def test_run_keeps_what_it_writes_anywhere(start: StartSandbox, environment: Write) -> None:
     directory = environment(
         "FROM x\nWORKDIR /w\nRUN echo 1 > /usr/local/one && echo 2 > /etc/two && echo 3 > /root/three \\\n"
-        "    && echo 4 > four && rm -rf /usr/share/man /etc/profile\n"
+        "    && echo 4 > four && rm -rf /usr/share/misc /etc/profile\n"
         'RUN ["/bin/sh", "-c", "cat /usr/local/one > five"]\n'
     )
     sandbox = await start(environment_dir=directory)
     shown = await output(
-        sandbox, "cat /usr/local/one /etc/two /root/three /w/four /w/five; ls /etc/profile /usr/share/man"
+        sandbox, "cat /usr/local/one /etc/two /root/three /w/four /w/five; ls /etc/profile /usr/share/misc"
     )
     assert shown.startswith("1\n2\n3\n4\n1\n")
     assert shown.count("No such file") == 2
@@ -278,9 +278,9 @@ def test_the_rest_of_a_killed_builder_is_swept_and_built_anew(environment: Write
 
 
 async def test_a_build_has_many_layers(start: StartSandbox, environment: Write) -> None:
-    steps = "".join(f"COPY a /f{n}\n" for n in range(60))
+    steps = "".join(f"COPY a /f{n}\n" for n in range(30))
     sandbox = await start(environment_dir=environment(f"FROM x\n{steps}", a="a"))
-    assert await output(sandbox, "cat /f*") == "a" * 60
+    assert await output(sandbox, "cat /f*") == "a" * 30
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
+from pathlib import Path
 
 import pytest
 from sandbox_helpers import processes
 
 from pytest_benchflow.errors import SandboxError
-from pytest_benchflow.sandboxes import ExecResult, Sandbox
+from pytest_benchflow.sandboxes import ExecResult, Sandbox, SandboxSpec
+from pytest_benchflow.sandboxes.local import LocalBackend
 
 
 async def test_both_streams_and_the_status_come_back(sandbox: Sandbox) -> None:
@@ -75,10 +78,17 @@ async def test_an_environment_larger_than_a_packet_arrives(sandbox: Sandbox) -> 
     assert result.stdout == "100000 120000\n"
 
 
-async def test_nothing_of_the_runner_environment_leaks(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nothing_of_the_runner_environment_leaks(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    backend = LocalBackend()
+    sandbox = backend.create(SandboxSpec("box"))
+    await sandbox.start()
     result = await sandbox.exec("env; cat /proc/*/environ 2>/dev/null | tr '\\0' '\\n'")
+    helper = max(map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()))
+    environment = Path(f"/proc/{helper}/environ").read_text()
+    await backend.aclose()
     assert "sk-secret" not in result.stdout
+    assert "sk-secret" not in environment
 
 
 async def test_programs_inherit_no_descriptor(sandbox: Sandbox) -> None:
@@ -106,6 +116,15 @@ async def test_a_fork_bomb_is_killed_at_its_timeout(sandbox: Sandbox) -> None:
     with pytest.raises(TimeoutError):
         await sandbox.exec(f"{bomb}; f 3; sleep 3022", timeout_sec=0.5)
     assert await processes(sandbox, "sleep 302") == []
+
+
+async def test_a_tree_that_never_stops_forking_is_killed(sandbox: Sandbox) -> None:
+    for _ in range(6):
+        with pytest.raises(TimeoutError):
+            await sandbox.exec(
+                "for i in 1 2 3; do (while true; do setsid sleep 3051 & done) & done; wait", timeout_sec=0.2
+            )
+    assert await processes(sandbox, "sleep 3051") == []
 
 
 async def test_a_service_left_behind_lives_on(sandbox: Sandbox) -> None:

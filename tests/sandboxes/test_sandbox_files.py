@@ -117,7 +117,9 @@ async def test_a_fifo_does_not_hang_the_download(sandbox: Sandbox, tmp_path: Pat
 
 
 async def test_a_growing_file_does_not_break_the_download(sandbox: Sandbox, tmp_path: Path) -> None:
-    await sandbox.exec("mkdir /logs/x; (while true; do echo line >> /logs/x/log; done) > /dev/null 2>&1 &")
+    await sandbox.exec(
+        "mkdir /logs/x; echo line > /logs/x/log; (while true; do echo line >> /logs/x/log; done) > /dev/null 2>&1 &"
+    )
     await sandbox.download_dir("/logs/x", tmp_path / "out")
     assert (tmp_path / "out/log").read_text().startswith("line\n")
 

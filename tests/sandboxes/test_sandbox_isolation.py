@@ -61,7 +61,7 @@ async def test_writes_never_reach_the_host(sandbox: Sandbox) -> None:
     mark = f"bf-mark-{os.getpid()}"
     result = await sandbox.exec(
         f"for d in /etc /usr /usr/local/bin /opt /tmp /var/tmp /; do touch $d/{mark} || exit 1; done;"
-        "rm -rf /usr/share/man"
+        "rm -rf /usr/share/misc"
     )
     assert result.return_code == 0, result.stderr
     assert not any(Path(d, mark).exists() for d in ("/etc", "/usr", "/usr/local/bin", "/opt", "/tmp", "/var/tmp", "/"))
@@ -99,12 +99,11 @@ async def test_capabilities_are_few_and_cannot_grow(sandbox: Sandbox) -> None:
         "mount -t tmpfs none /mnt",
         "umount /etc",
         "mknod /tmp/disk b 8 0 && head -c1 /tmp/disk",
-        "echo 1 > /proc/sys/kernel/panic",
-        "echo b > /proc/sysrq-trigger",
+        "cat /proc/sys/kernel/panic > /proc/sys/kernel/panic",
+        "echo h > /proc/sysrq-trigger",
         "chroot /proc/1/root true",
         "hostname evil",
-        "dmesg",
-        "date -s 2001-01-01",
+        "python3 -c 'import time; time.clock_settime(time.CLOCK_REALTIME, time.time())'",
         "unshare -U true",
         "unshare -m true",
         "nsenter -t 1 -m true",
@@ -112,6 +111,7 @@ async def test_capabilities_are_few_and_cannot_grow(sandbox: Sandbox) -> None:
     ],
 )
 async def test_what_only_the_hosts_root_may_do_fails(sandbox: Sandbox, attack: str) -> None:
+    # Each attack would be harmless if it succeeded: a broken sandbox must not harm the machine that tests it.
     assert (await sandbox.exec(attack)).return_code != 0
 
 

@@ -56,8 +56,8 @@ class Connection:
             yield rest
 
     def close(self) -> None:
-        """Drop the connection; idempotent."""
-        self._writer.close()
+        """Drop the connection with whatever is not sent yet; idempotent."""
+        self._writer.transport.abort()
 
     async def _pieces(self) -> AsyncIterator[bytes]:
         if not self._chunked:

@@ -46,6 +46,7 @@ class Container:
         self.id = container_id
         self.name = name
         self.channel = channel
+        self.ended = False
         self._processes: set[DockerProcess] = set()
 
     async def run(
@@ -75,7 +76,7 @@ class Container:
         except SandboxError:
             raise
         except BaseException as error:
-            await asyncio.shield(self.kill(mark, began))
+            await asyncio.shield(self.kill(mark, began, command.user))
             if isinstance(error, TimeoutError):
                 raise TimeoutError(f"command timed out after {timeout_sec:g} s: {_short(command.text)}") from None
             raise
@@ -88,7 +89,7 @@ class Container:
         mark, began = secrets.token_hex(8), asyncio.get_running_loop().time()
 
         async def kill() -> None:
-            await self.kill(mark, began)
+            await self.kill(mark, began, user)
 
         exec_id = await self._create(argv, user=user, cwd=cwd, env={**env, "BF_EXEC": mark}, stdin=True)
         connection = await self._started(exec_id)
@@ -104,22 +105,22 @@ class Container:
             raise
         return process
 
-    async def kill(self, mark: str, began: float) -> None:
+    async def kill(self, mark: str, began: float, user: str) -> None:
         """Kill every process of the command that began at a moment of the loop's clock; return when they are gone."""
-        code = f"{script('common', 'kill')}bf_kill {mark} {self.channel.ticks(began)}"
-        argv = [self.channel.bash, "-p", "-c", code]
+        argv = [self.channel.bash, "-p", "-c", f"{script('common', 'kill')}bf_kill {mark} {self.channel.ticks(began)}"]
         async with asyncio.timeout(_KILL_TIMEOUT_SEC):
-            try:
-                # Root alone may not read the environment of other users' processes.
-                exec_id = await self._create(argv, user="0", cwd="/", env={}, stdin=False, privileged=True)
-                output = await self._drained(exec_id)
-                left = await self._exit_code(exec_id) != 0
-            except EngineError as error:
-                if error.status in _GONE:
-                    return
-                output, left = b"", True
-            if left:
-                await self._kill_without_fork(mark, began, output)
+            # Only its own user may read a process's environment, and only root reaches what changed its user.
+            for killer in (user, "0") if user not in _ROOT else ("0",):
+                try:
+                    exec_id = await self._create(argv, user=killer, cwd="/", env={}, stdin=False)
+                    output = await self._drained(exec_id)
+                    done = await self._exit_code(exec_id) == 0
+                except SandboxError as error:
+                    if self.channel.closed or self.ended:
+                        return
+                    output, done = str(error).encode(), False
+                if not done:
+                    await self._kill_without_fork(mark, began, output)
 
     async def _kill_without_fork(self, mark: str, began: float, output: bytes) -> None:
         """Let PID 1 do it: where the process limit is reached, nothing new can be started."""
@@ -131,6 +132,7 @@ class Container:
 
     def close(self) -> None:
         """Let go of every connection: the container ends, if it has not been kept."""
+        self.ended = True
         for process in self._processes:
             process.close()
         self.channel.close()
@@ -171,7 +173,6 @@ class Container:
         cwd: str,
         env: Mapping[str, str],
         stdin: bool,
-        privileged: bool = False,
     ) -> str:
         try:
             made = await self.engine.call(
@@ -182,7 +183,6 @@ class Container:
                     user=user or "0",
                     workdir=cwd,
                     environment=[f"{name}={value}" for name, value in env.items()],
-                    privileged=privileged,
                 )
             )
         except EngineError as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from pytest_benchflow.sandboxes.base import SandboxSpec
 
 from .container import Command, Container
@@ -56,6 +58,8 @@ class Starter:
         await remove(self.engine, container_name)
         if container is not None:
             container.close()
+            # The loop closes sockets on its next turn, and may not have one afterwards.
+            await asyncio.sleep(0)
 
     async def keep(self, container: Container) -> str:
         """End every process but PID 1, let the container live on, and return its new name."""

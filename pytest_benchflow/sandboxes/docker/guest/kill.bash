@@ -1,18 +1,18 @@
 # Kill everything that one command started. Builtins only and no fork, so that it works beside a fork bomb.
 
-# Read the words of a NUL-separated file into bf_words.
+# Read the words of a NUL-separated file into bf_words; fail if it belongs to another user.
 bf_read_words() {
   local word
   bf_words=()
   while IFS= read -r -d '' word; do bf_words+=("$word"); done
+  return 0
 } <"$1" 2>/dev/null
 
 # Say whether process $1 is of the command marked $2; $3: whether it is an orphan as young as the command.
 # Such an orphan is the command's even if it has cleared its environment.
 bf_belongs() {
   local word own
-  bf_words=()
-  bf_read_words "/proc/$1/environ"
+  bf_read_words "/proc/$1/environ" || return 1
   for word in "${bf_words[@]}"; do
     [[ $word == "BF_EXEC=$2" ]] && return 0
     [[ $word == BF_EXEC=* ]] && return 1

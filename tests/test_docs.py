@@ -1,0 +1,108 @@
+"""What the documentation promises is run: its commands, its examples, its generated tables."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pytest_benchflow.options import OPTIONS, markdown_table
+from pytest_benchflow.reporting import Report
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text()
+COMMANDS = [
+    line.partition("#")[0].strip()
+    for block in re.findall(r"```console\n(.*?)```", README, re.DOTALL)
+    for line in block.splitlines()
+    if line.startswith("pytest ")
+]
+QUICK = ["hello-world", "sql-top-customers", "clean-orders-csv", "recover-lost-commits"]
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester) -> Path:
+    """A project with some of the demo tasks."""
+    for name in QUICK:
+        shutil.copytree(ROOT / "tasks" / name, pytester.path / "tasks" / name)
+    pytester.makeini("[pytest]\nasyncio_default_fixture_loop_scope = function\n")
+    return pytester.path
+
+
+def test_the_readme_shows_commands() -> None:
+    assert len(COMMANDS) > 10
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_of_the_readme_works(command: str, project: Path, pytester: pytest.Pytester) -> None:
+    argv = shlex.split(command)[1:]
+    done = pytester.runpytest_subprocess(*argv)
+    assert done.ret == pytest.ExitCode.OK, command
+    assert "INTERNALERROR" not in done.stdout.str()
+
+
+def test_the_python_of_the_readme_works(project: Path, pytester: pytest.Pytester) -> None:
+    code = next(c for c in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "def test_" in c)
+    pytester.makepyfile(test_readme=code)
+    pytester.runpytest_subprocess("test_readme.py").assert_outcomes(passed=1)
+
+
+def test_the_library_example_of_the_readme_works(project: Path, pytester: pytest.Pytester) -> None:
+    code = next(c for c in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "bf.run" in c)
+    body = "\n".join(f"    {line}" for line in code.splitlines())
+    script = f"import asyncio\nasync def main():\n{body}\n    print(result.reward)\nasyncio.run(main())\n"
+    done = pytester.runpython(pytester.makepyfile(library=script))
+    done.stdout.fnmatch_lines(["1.0"])
+
+
+def test_the_table_of_options_is_generated() -> None:
+    assert (ROOT / "docs/options.md").read_text().endswith(markdown_table())
+
+
+def test_the_published_schema_is_the_models_own() -> None:
+    published = json.loads((ROOT / "docs/schemas/report.schema.json").read_text())
+    assert published == json.loads(json.dumps(Report.model_json_schema()))
+
+
+def test_help_shows_every_option(pytester: pytest.Pytester) -> None:
+    text = pytester.runpytest_subprocess("--help").stdout.str()
+    for option in OPTIONS:
+        assert option.flag in text
+        assert not option.ini or f"{option.name} (" in text
+
+
+def test_the_conftest_recipes_work(project: Path, pytester: pytest.Pytester) -> None:
+    shutil.copy(ROOT / "examples/conftest_recipes/conftest.py", project / "tasks/conftest.py")
+    config = project / "tasks/hello-world/task.toml"
+    config.write_text(config.read_text().replace('difficulty = "easy"', 'difficulty = "hard"'))
+    (project / "tasks/hello-world/tests/test.sh").write_text("#!/bin/bash\necho 0.9 >/logs/verifier/reward.txt\n")
+    (project / "tasks/hello-world").rename(project / "tasks/accepted")
+    shutil.copytree(ROOT / "tasks/hello-world", project / "tasks/collect-paged-api")
+    (project / "tasks/collect-paged-api/tests/test.sh").write_text("#!/bin/bash\necho 0 >/logs/verifier/reward.txt\n")
+    done = pytester.runpytest_subprocess("tasks/accepted", "tasks/collect-paged-api")
+    done.assert_outcomes(passed=1, xfailed=1)
+
+
+def test_the_python_tests_work(project: Path, pytester: pytest.Pytester) -> None:
+    shutil.copy(ROOT / "examples/python_tests/test_hello.py", project)
+    pytester.runpytest_subprocess("test_hello.py").assert_outcomes(passed=2)
+
+
+def test_the_custom_agent_works(project: Path, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copy(ROOT / "examples/custom_agent/conftest.py", project)
+    monkeypatch.setenv("SHELL_AGENT_COMMAND", "bash -c 'echo \"Hello, world!\" >/app/hello.txt'")
+    pytester.runpytest_subprocess("tasks/hello-world", "--bf-agent", "shell").assert_outcomes(passed=1)
+
+
+def test_the_workflow_runs_a_command_that_works(project: Path, pytester: pytest.Pytester) -> None:
+    yaml = pytest.importorskip("yaml")
+    workflow = yaml.safe_load((ROOT / "examples/ci/benchmark.yml").read_text())
+    steps = [step["run"] for step in workflow["jobs"]["benchmark"]["steps"] if "pytest tasks" in step.get("run", "")]
+    command = steps[0].removeprefix("exec pytest ").replace("${{ matrix.shard }}", "1")
+    done = pytester.runpytest_subprocess(*shlex.split(command))
+    assert done.ret == pytest.ExitCode.OK
+    assert (project / "results.json").exists()
