@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from pytest_benchflow.errors import UsageError
-from pytest_benchflow.settings import AgentChoice, Override, Settings, is_asked_for, read_settings
+from pytest_benchflow.options import is_asked_for
+from pytest_benchflow.settings import AgentChoice, Override, Settings, read_settings
 
 Read = Callable[..., Settings]
 

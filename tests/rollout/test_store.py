@@ -10,11 +10,16 @@ import pytest
 from pytest_benchflow.rollout.store import Trajectory, write_json, write_text
 
 
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "result.json"
     write_json(path, {"a": 1})
-    with pytest.raises(UnicodeEncodeError):
-        write_text(path, "\ud800")
+
+    def full_disk(*args: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(Path, "replace", full_disk)
+    with pytest.raises(OSError, match="no space left"):
+        write_text(path, "half")
     assert json.loads(path.read_text()) == {"a": 1}
     assert [entry.name for entry in tmp_path.iterdir()] == ["result.json"]
 

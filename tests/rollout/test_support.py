@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_benchflow.errors import Category, UnsupportedError
+from pytest_benchflow.errors import CannotRunHere, Category, UnsupportedError
 from pytest_benchflow.rollout.support import refuse_unsupported
 from pytest_benchflow.sandboxes import Capabilities, Sandbox, SandboxSpec
 from pytest_benchflow.tasks import load_task
@@ -89,12 +89,14 @@ def test_a_key_is_refused_by_name_unless_the_sandbox_can(
         assert named in refusal(path, Backend(EVERYTHING))
 
 
-def test_windows_is_refused(make_task: Callable[..., Path]) -> None:
+def test_a_windows_task_cannot_run_here_by_design(make_task: Callable[..., Path]) -> None:
     path = make_task(
         toml='[environment]\nos = "windows"\n',
         files={"tests/test.bat": "exit 0", "solution/solve.bat": "exit 0"},
     )
-    assert '[environment] os = "windows"' in refusal(path, Backend())
+    with pytest.raises(CannotRunHere, match=r'\[environment\] os = "windows".*tiny sandbox'):
+        refuse_unsupported(load_task(path), Backend())
+    refuse_unsupported(load_task(path), Backend(EVERYTHING))
 
 
 def test_an_image_without_a_dockerfile_is_refused(make_task: Callable[..., Path]) -> None:
