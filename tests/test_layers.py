@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ NAME = "pytest_benchflow"
 #: From the top down; a layer may import from those below it, and from its own.
 LAYERS = (
     frozenset({"pytest"}),
+    frozenset({"library"}),
     frozenset({"reporting"}),
     frozenset({"jobs"}),
     frozenset({"rollout"}),
@@ -27,7 +29,7 @@ LAYERS = (
 #: Modules at the top of the package that every layer may use, because they use nothing.
 BASE = frozenset({"errors", "hints", "text", "cache"})
 #: Parts that work on top of pytest but are folders of their own.
-TOP_FOLDERS = frozenset({"cli"})
+TOP_FOLDERS = frozenset({"cli", "testing"})
 HEAVY = ("pydantic", "docker", "yaml", "rich", "acp", "daytona_sdk", "modal", "litellm", "junit_xml")
 
 
@@ -44,7 +46,7 @@ def part_of(module: str) -> str:
     """Return the folder, or the kind of top-level module, that a module belongs to."""
     parts = module.split(".")
     if len(parts) == 1:
-        return "base"
+        return "library"
     if parts[1] in BASE:
         return "base"
     return parts[1] if (PACKAGE / parts[1]).is_dir() and parts[1] not in TOP_FOLDERS else "pytest"
@@ -55,15 +57,11 @@ def level(module: str) -> int:
     return next(number for number, layer in enumerate(LAYERS) if part in layer)
 
 
-def imports(module: str, *, for_types: bool = True) -> Iterator[tuple[int, str]]:
+def imports(module: str) -> Iterator[tuple[int, str]]:
     """Yield line and full name of every import of a module, those inside functions included."""
     path = MODULES[module]
     is_package = path.name == "__init__.py"
-    tree = ast.parse(path.read_text("utf-8"))
-    skipped = set() if for_types else {id(inner) for inner in _only_for_types(tree)}
-    for node in ast.walk(tree):
-        if id(node) in skipped:
-            continue
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -71,14 +69,17 @@ def imports(module: str, *, for_types: bool = True) -> Iterator[tuple[int, str]]
             target = ".".join([*base, *([node.module] if node.module else [])])
             for alias in node.names:
                 full = f"{target}.{alias.name}"
-                yield node.lineno, full if full in MODULES else target
+                is_module = full in MODULES and alias.name not in exported(target)
+                yield node.lineno, full if is_module else target
 
 
-def _only_for_types(tree: ast.AST) -> Iterator[ast.AST]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
-            for child in node.body:
-                yield from ast.walk(child)
+@cache
+def exported(package: str) -> frozenset[str]:
+    """Return the names in the `__all__` of a package."""
+    for node in ast.parse(MODULES[package].read_text("utf-8")).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return frozenset(ast.literal_eval(node.value))
+    return frozenset()
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -102,7 +103,7 @@ def test_other_folders_are_imported_through_their_public_face(module: str) -> No
     private = [
         f"line {line}: {target}"
         for line, target in imports(module)
-        if target.count(".") >= 2 and part_of(target) not in ("base", "pytest", part_of(module))
+        if target.startswith(NAME) and target.count(".") >= 2 and part_of(target) not in ("pytest", part_of(module))
     ]
     assert not private
 
@@ -116,25 +117,27 @@ def test_no_module_reads_like_a_book() -> None:
     assert not [name for name, path in MODULES.items() if len(path.read_text("utf-8").splitlines()) > 400]
 
 
-def _loaded(code: str) -> set[str]:
-    script = f"import sys\nbefore = set(sys.modules)\n{code}\nprint(*sorted(set(sys.modules) - before))"
+def loaded(module: str) -> set[str]:
+    """Return what importing a module loads that pytest alone does not."""
+    script = f"import pytest, sys\nbefore = set(sys.modules)\nimport {module}\nprint(*set(sys.modules) - before)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    return {name.split(".")[0] for name in done.stdout.split()}
+    return set(done.stdout.split())
+
+
+def heavy(names: set[str]) -> set[str]:
+    return {name.split(".")[0] for name in names} & {*HEAVY}
 
 
 def test_the_plugin_imports_nothing_heavy() -> None:
-    assert not _loaded("import pytest\nbefore = set(sys.modules)\nimport pytest_benchflow.plugin") & {*HEAVY}
+    names = loaded(f"{NAME}.plugin")
+    assert not heavy(names)
+    assert {part_of(name) for name in names if name.startswith(NAME)} <= {"pytest", "library", "base"}
 
 
-def test_the_plugin_itself_is_light_too() -> None:
-    """Every module of ours that an ordinary run imports is paid by everyone."""
-    code = "import pytest\nbefore = set(sys.modules)\nimport pytest_benchflow.plugin"
-    script = f"import sys\n{code}\nprint(*sorted(set(sys.modules) - before))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    ours = {part_of(name) for name in done.stdout.split() if name.startswith(NAME)}
-    assert ours == {"pytest", "base"}
+def test_the_library_imports_nothing_until_it_is_used() -> None:
+    assert loaded(NAME) == {NAME}
 
 
 @pytest.mark.parametrize("part", ["tasks", "agents", "sandboxes"])
 def test_what_collection_uses_imports_nothing_heavy(part: str) -> None:
-    assert not _loaded(f"import {NAME}.{part}") & {*HEAVY}
+    assert not heavy(loaded(f"{NAME}.{part}"))

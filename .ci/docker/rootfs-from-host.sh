@@ -35,7 +35,9 @@ xargs -a "$tmp/installed" dpkg -L 2>/dev/null | grep '^/' |
 # The package database of just these packages, so that apt and dpkg inside know the truth.
 new=$tmp/new
 for directory in var/lib/dpkg/info tmp proc sys dev run root var/tmp var/lib/apt/lists/partial \
-  var/cache/apt/archives/partial var/log/apt mnt opt srv media home usr/local/bin usr/local/sbin usr/local/lib; do mkdir -p "$new/$directory"; done
+  var/cache/apt/archives/partial var/log/apt mnt opt srv media home usr/local/bin usr/local/sbin usr/local/lib; do
+  mkdir -p "$new/$directory"
+done
 chmod 1777 "$new/tmp" "$new/var/tmp"
 chmod 700 "$new/root"
 xargs -a "$tmp/installed" dpkg-query -s 2>/dev/null | sed '/^---$/d' >"$new/var/lib/dpkg/status"

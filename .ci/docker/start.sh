@@ -1,6 +1,6 @@
 #!/bin/bash
-# Bring a Debian machine without an init system to a working Docker engine with compose v2 and the base images
-# that task Dockerfiles ask for. Everything comes from the machine's own package sources and certificates.
+# Bring a Debian machine without an init system to a working Docker engine with compose v2 (and buildx, if BUILDX is
+# set) and the base images that task Dockerfiles ask for. Everything comes from the machine's own package sources.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 state=${BF_DOCKER_STATE:-/run/bf-docker}
@@ -8,7 +8,8 @@ plugins=/usr/local/lib/docker/cli-plugins
 
 install_engine() {
   apt-get update -qq
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends docker.io cgroupfs-mount iptables ca-certificates >/dev/null
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+    docker.io cgroupfs-mount iptables ca-certificates >/dev/null
 }
 
 # The stable suite has no compose v2; the next one's binaries need only libc, so they are unpacked, not installed.
@@ -54,7 +55,7 @@ if ! docker info >/dev/null 2>&1; then
   command -v dockerd >/dev/null || install_engine
   start_daemon
 fi
-[ -x "$plugins/docker-compose" ] || docker compose version >/dev/null 2>&1 || install_plugins
+docker compose version >/dev/null 2>&1 && { [ -z "${BUILDX:-}" ] || docker buildx version >/dev/null 2>&1; } || install_plugins
 docker info --format 'docker {{.ServerVersion}}, {{.Driver}}, cgroup v{{.CgroupVersion}}'
 docker compose version
 "$here/images.sh"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import xml.etree.ElementTree as ET
 from collections.abc import Callable
 
 import pytest
-from project import Project
+from project import Project, properties
 
 FAKE_AGENT = """
 from dataclasses import dataclass
@@ -237,3 +238,82 @@ def test_a_name_that_is_registered_twice_is_a_usage_error(project: Project) -> N
     done = project.write({"conftest.py": FAKE_AGENT.replace('name = "fake"', 'name = "nop"')}).run()
     assert done.ret == pytest.ExitCode.USAGE_ERROR
     done.stderr.fnmatch_lines(["ERROR: agent 'nop' is registered twice; give one of them another name"])
+
+
+def test_an_agent_that_crashed_after_its_work_is_decided_by_the_reward(project: Project) -> None:
+    project.task("tasks/one")
+    crashing = FAKE_AGENT.replace(
+        "PromptResult(AgentOutcome.COMPLETED, n_tool_calls=1)", 'PromptResult(AgentOutcome.CRASHED, "lost its head")'
+    )
+    project.write({"conftest.py": crashing}).run("--bf-agent=fake", "--junitxml=r.xml").assert_outcomes(passed=1)
+    (case,) = ET.parse(project.root / "r.xml").iter("testcase")
+    assert properties(case)["bf_agent_outcome"] == "crashed"
+
+
+def test_a_hook_that_fails_is_an_error_of_its_own_item_only(project: Project) -> None:
+    project.task("tasks/one")
+    project.task("tasks/two")
+    project.write(
+        {
+            "conftest.py": """
+            def pytest_bf_modify_config(config, task):
+                if task.name == "one":
+                    raise ValueError("my own mistake")
+            """
+        }
+    )
+    done = project.run("tasks")
+    done.assert_outcomes(passed=1, errors=1)
+    done.stdout.fnmatch_lines(["*ValueError: my own mistake*"])
+
+
+def test_a_sandbox_of_the_conftest_is_used_when_it_is_chosen(project: Project) -> None:
+    project.task("tasks/one")
+    project.write(
+        {
+            "conftest.py": """
+            from pytest_benchflow.sandboxes.local import LocalBackend
+
+            class Mine(LocalBackend):
+                name = "mine"
+
+            def pytest_bf_register_sandboxes(registry):
+                registry.register("mine", Mine)
+            """
+        }
+    )
+    done = project.run("tasks", "--bf-sandbox=mine")
+    done.assert_outcomes(passed=1)
+    done.stdout.fnmatch_lines(["benchflow: 1 rollout*sandbox mine (chosen)*"])
+    assert [result["sandbox"] for result in project.results().values()] == ["mine"]
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one-process", "two-workers"])
+def test_a_sandbox_that_cannot_start_is_one_error_and_not_one_per_item(
+    new_project: Callable[..., Project], workers: tuple[str, ...]
+) -> None:
+    project = new_project()
+    project.task("tasks/one")
+    project.task("tasks/two")
+    project.write(
+        {
+            "conftest.py": """
+            from pytest_benchflow.errors import SandboxError
+            from pytest_benchflow.sandboxes.local import LocalBackend
+
+            class Mine(LocalBackend):
+                name = "mine"
+
+                async def preflight(self):
+                    raise SandboxError("no daemon answers", advice="start it")
+
+            def pytest_bf_register_sandboxes(registry):
+                registry.register("mine", Mine)
+            """
+        }
+    )
+    done = project.run("tasks", "--bf-sandbox=mine", *workers)
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
+    text = done.stdout.str() + done.stderr.str()
+    assert text.count("no daemon answers; start it") == 1
+    assert not project.rollout_dirs()

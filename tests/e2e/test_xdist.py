@@ -80,22 +80,32 @@ def test_the_summary_is_printed_once(pair: Pair) -> None:
         assert len([line for line in run.outlines if line.startswith("results: ")]) == 1
 
 
-@pytest.mark.parametrize("items", ["tasks/a/", "tasks/"], ids=["of-one", "of-all"])
-def test_a_property_that_cannot_travel_never_ends_green(project: Project, items: str) -> None:
+def unsendable(project: Project, phase: str, item: str) -> Project:
+    """Give an item a property that xdist cannot carry, which costs its report without a word."""
     project.task("tasks/a")
     project.task("tasks/b")
-    project.write(
+    return project.write(
         {
             "conftest.py": f"""
             from pathlib import Path
 
-            def pytest_runtest_setup(item):
-                if "{items}" in item.nodeid:
+            def pytest_runtest_{phase}(item):
+                if "tasks/{item}/" in item.nodeid:
                     item.user_properties.append(("where", Path("here")))
             """
         }
     )
-    assert project.run("tasks", "-n", "2").ret not in (0, 5)
+
+
+def test_a_property_that_cannot_travel_never_ends_green(project: Project) -> None:
+    assert unsendable(project, "setup", "a").run("tasks", "-n", "2").ret not in (0, 5)
+
+
+@pytest.mark.parametrize("phase", ["setup", "teardown"])
+def test_a_rollout_that_never_reported_is_named(project: Project, phase: str) -> None:
+    done = unsendable(project, phase, "b").run("tasks", "-n", "1")
+    assert done.ret == pytest.ExitCode.INTERNAL_ERROR
+    done.stdout.re_match_lines([r"1 rollouts? never reported, for example tasks/b/task\.toml::oracle"])
 
 
 def test_a_worker_that_dies_never_ends_green(project: Project) -> None:

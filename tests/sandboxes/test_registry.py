@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import subprocess
 import sys
 from importlib.metadata import EntryPoint, EntryPoints
@@ -9,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from pytest_benchflow.errors import UsageError
+from pytest_benchflow.errors import SandboxError, UsageError
 from pytest_benchflow.sandboxes import SandboxRegistry, registry
 from pytest_benchflow.sandboxes.local import LocalBackend
 from pytest_benchflow.sandboxes.local.environment import Host
+from pytest_benchflow.sandboxes.local.layers import LayerStore
 from pytest_benchflow.sandboxes.local.preflight import explain
 
 
@@ -82,6 +85,35 @@ def test_forbidden_user_namespaces_are_explained(setting: str, value: str, advic
 
 def test_another_failure_is_passed_on(tmp_path: Path) -> None:
     assert "mount: Operation not permitted" in str(explain("mount: Operation not permitted", HOST, tmp_path))
+
+
+def test_a_cache_that_others_can_write_is_refused(tmp_path: Path) -> None:
+    store = LayerStore(tmp_path)
+    store.path.chmod(0o777)
+    with pytest.raises(SandboxError, match="others can write to the layer cache"):
+        store.has("x")
+
+
+def test_a_cache_that_cannot_be_made_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SandboxError, match="cannot be made: Not a directory; set BF_CACHE_DIR"):
+        LayerStore(tmp_path / "file").has("x")
+
+
+def test_layers_long_unused_are_forgotten(tmp_path: Path) -> None:
+    store = LayerStore(tmp_path)
+    (store.path / "old").mkdir()
+    (store.path / "used").mkdir()
+    for name in ("old", "used"):
+        os.utime(store.path / name, (1, 1))
+    assert store.has("used")
+
+    async def build() -> None:
+        async with store.building("new"):
+            pass
+
+    asyncio.run(build())
+    assert sorted(path.name for path in store.path.iterdir()) == ["new", "used"]
 
 
 def test_certificates_and_proxies_travel_but_passwords_do_not() -> None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from sandbox_helpers import StartSandbox, needs_users, output, processes
 
-from pytest_benchflow.sandboxes import Limits, Sandbox
+from pytest_benchflow.sandboxes import Limits, Sandbox, SandboxSpec
+from pytest_benchflow.sandboxes.local import LocalBackend
+from pytest_benchflow.sandboxes.local.environment import Host
 
 
 @pytest.mark.parametrize("path", ["/root", "/home", "/srv", "/mnt", "/media", "/run", "/tmp", "/var/log", "/var/spool"])
@@ -163,3 +167,18 @@ async def test_storage_is_bounded_when_asked(start: StartSandbox) -> None:
 async def test_setuid_programs_give_nothing(sandbox: Sandbox) -> None:
     await sandbox.exec("cp /usr/bin/id /tmp/id; chmod 4755 /tmp/id; useradd agent")
     assert "euid" not in (await sandbox.exec("/tmp/id", user="agent")).stdout
+
+
+@pytest.mark.skipif(Host.look().python_prefix is None, reason="this interpreter is the system's own")
+async def test_a_machine_with_only_the_callers_python_lends_it(cache: Path) -> None:
+    backend = LocalBackend(replace(Host.look(), lends_python=True))
+    try:
+        sandbox = backend.create(SandboxSpec("box"))
+        await sandbox.start()
+        await sandbox.exec("rm -f /usr/bin/python3* /usr/local/bin/python3*; useradd agent")
+        user = "agent" if sandbox.capabilities.users else None
+        code = "import json, sys; print(sys.base_prefix)"
+        assert await output(sandbox, f"python3 -c '{code}'", user=user) == f"{os.path.realpath(sys.base_prefix)}\n"
+        assert "Read-only" in await output(sandbox, f"touch {sys.base_prefix}/x")
+    finally:
+        await backend.aclose()

@@ -12,10 +12,12 @@ from pytest_benchflow.errors import BenchflowError, SandboxError
 from pytest_benchflow.sandboxes.base import Capabilities, SandboxSpec
 
 from .address import Address, find_address
+from .compose import ComposeStarter
 from .engine import Engine
-from .images import Images
+from .images import Images, is_compose
 from .leftovers import remove_leftovers
 from .plan import EngineFacts
+from .projects import Watcher
 from .sandbox import DockerSandbox
 from .starter import Starter
 
@@ -36,6 +38,8 @@ class DockerBackend:
         self._address = address
         self._engine: Engine | None = None
         self._starter: Starter | None = None
+        self._watcher: Watcher | None = None
+        self._compose: ComposeStarter | None = None
         self._sandboxes: set[DockerSandbox] = set()
         self._sweeping: asyncio.Task[object] | None = None
         self._has_gpus = False
@@ -62,13 +66,17 @@ class DockerBackend:
         self._has_gpus = found.has_gpus
         images = Images(engine, builds=self._builds, network=None if found.has_bridge else "host")
         self._starter = Starter(engine, images, found, run=uuid.uuid4().hex[:12], network=network)
+        self._watcher = Watcher(engine.address)
+        self._compose = ComposeStarter(self._starter, self._watcher)
         self._sweeping = asyncio.create_task(self._sweep(engine))
 
     def create(self, spec: SandboxSpec) -> DockerSandbox:
         """Return a sandbox that is not started yet."""
         if self._starter is None:
             raise SandboxError("the docker backend is not open", advice="await preflight() first", retryable=False)
-        sandbox = DockerSandbox(spec, self._starter, self.capabilities, self._sandboxes.discard)
+        several = spec.environment_dir is not None and is_compose(spec.environment_dir)
+        starter = self._compose if several and self._compose is not None else self._starter
+        sandbox = DockerSandbox(spec, starter, self.capabilities, self._sandboxes.discard)
         self._sandboxes.add(sandbox)
         return sandbox
 
@@ -77,9 +85,11 @@ class DockerBackend:
         await asyncio.gather(*(sandbox.stop() for sandbox in list(self._sandboxes)), return_exceptions=True)
         if self._sweeping is not None:
             await asyncio.wait([self._sweeping])
+        if self._watcher is not None:
+            await asyncio.to_thread(self._watcher.close)
         if self._engine is not None:
             self._engine.close()
-        self._engine = self._starter = self._sweeping = None
+        self._engine = self._starter = self._compose = self._watcher = self._sweeping = None
 
     def _network(self, names: set[str]) -> str:
         chosen = self._chosen_network

@@ -11,7 +11,7 @@ import signal
 import tempfile
 from collections import deque
 from collections.abc import Mapping
-from pathlib import Path
+from typing import BinaryIO
 
 from pytest_benchflow.errors import BuildError
 
@@ -42,18 +42,19 @@ class Build:
 
     async def run(self, *, timeout_sec: float, fresh: bool = False) -> None:
         """Build within the time given; `fresh` uses no cached layer. Cancelled, the engine stops building."""
-        with tempfile.TemporaryDirectory(prefix="bf-build-") as directory:
-            packed = Path(directory) / "context.tar"
+        # A file without a name goes with the process, however that ends.
+        with tempfile.TemporaryFile() as packed:
             try:
                 async with asyncio.timeout(timeout_sec):
-                    await self._engine.thread(lambda: self._pack(packed))
+                    await self._engine.thread(lambda: self._context.pack(packed))
+                    packed.seek(0)
                     await (self._with_buildkit if self._context.needs_buildkit else self._with_engine)(packed, fresh)
             except TimeoutError:
                 raise self._failed(
                     f"the build took longer than {timeout_sec:g} s", advice="raise build_timeout_sec"
                 ) from None
 
-    async def _with_engine(self, packed: Path, fresh: bool) -> None:
+    async def _with_engine(self, packed: BinaryIO, fresh: bool) -> None:
         query = {"t": self._tag, "rm": "1", "forcerm": "1", "labels": json.dumps(dict(self._labels))}
         query |= {"nocache": "1"} if fresh else {}
         query |= {"networkmode": self._network} if self._network else {}
@@ -83,28 +84,27 @@ class Build:
             match = _STATUS.search(error)
             raise self._failed(f"exit status {match[1]}" if match else error.strip())
 
-    async def _with_buildkit(self, packed: Path, fresh: bool) -> None:
+    async def _with_buildkit(self, packed: BinaryIO, fresh: bool) -> None:
         argv = ["docker", "build", "--progress=plain", "-t", self._tag]
         argv += [word for name, value in self._labels.items() for word in ("--label", f"{name}={value}")]
         argv += ["--no-cache"] if fresh else []
         argv += ["--network", self._network] if self._network else []
         env = {**os.environ, "DOCKER_BUILDKIT": "1", "DOCKER_HOST": self._engine.address.url}
-        with packed.open("rb") as stdin:
-            try:
-                program = await asyncio.create_subprocess_exec(
-                    *argv,
-                    "-",
-                    stdin=stdin,
-                    stdout=asyncio.subprocess.PIPE,
-                    stderr=asyncio.subprocess.STDOUT,
-                    env=env,
-                    start_new_session=True,
-                )
-            except FileNotFoundError:
-                raise self._failed(
-                    "the Dockerfile needs BuildKit, and there is no docker command here",
-                    advice="install the Docker CLI with buildx",
-                ) from None
+        try:
+            program = await asyncio.create_subprocess_exec(
+                *argv,
+                "-",
+                stdin=packed,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                env=env,
+                start_new_session=True,
+            )
+        except FileNotFoundError:
+            raise self._failed(
+                "the Dockerfile needs BuildKit, and there is no docker command here",
+                advice="install the Docker CLI with buildx",
+            ) from None
         try:
             assert program.stdout is not None
             async for line in program.stdout:
@@ -127,7 +127,3 @@ class Build:
         where = f"{self._context.name}:{self._line}"
         first = f"{where}: {self._step}: {reason}" if self._step else f"{where}: {reason}"
         return BuildError("\n    ".join([first, *self._tail]), advice=advice)
-
-    def _pack(self, target: Path) -> None:
-        with target.open("wb") as stream:
-            self._context.pack(stream)

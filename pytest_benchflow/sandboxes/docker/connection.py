@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator
-from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import urlencode
 
 from .address import Address
@@ -74,7 +74,7 @@ async def open_connection(
     *,
     query: dict[str, str] | None = None,
     body: dict[str, Any] | None = None,
-    file: Path | None = None,
+    file: BinaryIO | None = None,
     upgrade: bool = True,
 ) -> Connection:
     """POST a request and return its connection; EngineError if the daemon refuses it."""
@@ -86,7 +86,7 @@ async def open_connection(
     try:
         content = json.dumps(body).encode() if body is not None else b""
         kind = "application/json" if file is None else "application/x-tar"
-        size = len(content) if file is None else file.stat().st_size
+        size = len(content) if file is None else os.fstat(file.fileno()).st_size
         head = f"POST {path}{'?' + urlencode(query) if query else ''} HTTP/1.1\r\nHost: docker\r\n"
         head += f"Content-Type: {kind}\r\nContent-Length: {size}\r\n"
         head += "Connection: Upgrade\r\nUpgrade: tcp\r\n" if upgrade else "Connection: close\r\n"
@@ -110,11 +110,10 @@ async def _connect(address: Address) -> tuple[asyncio.StreamReader, asyncio.Stre
     return await asyncio.open_connection(host, port, ssl=address.ssl_context(), limit=_LIMIT)
 
 
-async def _send(file: Path, writer: asyncio.StreamWriter) -> None:
-    with file.open("rb") as source:
-        while data := source.read(_LIMIT):
-            writer.write(data)
-            await writer.drain()
+async def _send(file: BinaryIO, writer: asyncio.StreamWriter) -> None:
+    while data := file.read(_LIMIT):
+        writer.write(data)
+        await writer.drain()
 
 
 async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Connection:

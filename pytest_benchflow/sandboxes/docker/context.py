@@ -8,6 +8,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO
 
@@ -29,9 +30,13 @@ class BuildContext:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.name = f"{directory.name}/Dockerfile"
-        self.dockerfile = (directory / "Dockerfile").read_text(errors="replace")
         self._ignored = _patterns(directory / ".dockerignore")
         self._kept: frozenset[str] | None = None
+
+    @cached_property
+    def dockerfile(self) -> str:
+        """The text of the Dockerfile."""
+        return (self.directory / "Dockerfile").read_text(errors="replace")
 
     @property
     def needs_buildkit(self) -> bool:

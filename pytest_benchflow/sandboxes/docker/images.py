@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from .locks import locked
 from .plan import ImageFacts
 
 REPOSITORY = "pytest-benchflow"
+IMAGE_LABEL = "benchflow.image"
 #: For sandboxes that ask for nothing in particular.
 BASE_IMAGE = "debian:bookworm-slim"
 COMPOSE_FILES = ("docker-compose.yaml", "docker-compose.yml")
@@ -35,7 +37,7 @@ class Images:
         self._locks: dict[str, asyncio.Lock] = {}
         self._known: dict[str, ImageFacts] = {}
         self._failed: dict[str, BuildError] = {}
-        self._digests: dict[Path, tuple[int, str]] = {}
+        self._digests: dict[object, tuple[int, str]] = {}
         self._rebuilt: set[str] = set()
 
     async def find(self, spec: SandboxSpec) -> ImageFacts:
@@ -43,60 +45,77 @@ class Images:
         directory = spec.environment_dir
         has_dockerfile = directory is not None and (directory / "Dockerfile").is_file()
         if spec.docker_image is not None and not (spec.force_build and has_dockerfile):
-            image = await self._pulled(spec.docker_image, spec.build_timeout_sec)
+            image = await self.pulled(spec.docker_image, spec.build_timeout_sec)
             alone = directory is not None and not has_dockerfile and not is_compose(directory)
             return replace(image, is_task_files_only=alone)
         if directory is not None and has_dockerfile:
             return await self._built(directory, spec)
-        return await self._pulled(BASE_IMAGE, spec.build_timeout_sec)
+        return await self.pulled(BASE_IMAGE, spec.build_timeout_sec)
 
     def forget(self, image: ImageFacts) -> None:
         """Look at an image again: it was removed while this process knew it."""
         self._known.pop(image.reference, None)
 
-    async def _built(self, directory: Path, spec: SandboxSpec) -> ImageFacts:
-        context = BuildContext(directory)
-        tag = f"{REPOSITORY}:{(await self._engine.thread(lambda: self._digest(context)))[:_DIGEST_LENGTH]}"
+    async def tag_for(self, context: BuildContext, facts: Mapping[str, str]) -> str:
+        """Return the name of the image that a context and what else it depends on lead to."""
+        digest = await self._engine.thread(lambda: self._digest(context, facts))
+        return f"{REPOSITORY}:{digest[:_DIGEST_LENGTH]}"
+
+    async def ensure(
+        self, tag: str, make: Callable[[], Awaitable[None]], *, base: str | None = None, force: bool = False
+    ) -> ImageFacts:
+        """Make an image unless it is there and stands on today's base; only one process on this host does so."""
         async with self._locks.setdefault(tag, asyncio.Lock()):
-            forced = spec.force_build and tag not in self._rebuilt
+            forced = force and tag not in self._rebuilt
             if tag in self._known and not forced:
                 return self._known[tag]
             if tag in self._failed:
                 raise self._failed[tag]
             async with locked(tag):
-                if forced or not await self._is_current(tag, context):
-                    await self._build(context, tag, spec, forced)
+                if forced or not await self._is_current(tag, base):
+                    await self._make(tag, make)
             self._rebuilt.add(tag)
-            return await self._look(tag)
+            return await self.look(tag)
 
-    async def _build(self, context: BuildContext, tag: str, spec: SandboxSpec, fresh: bool) -> None:
-        labels = {"benchflow.image": tag.partition(":")[2]}
-        build = Build(self._engine, context, tag=tag, labels=labels, network=self.network)
+    async def _make(self, tag: str, make: Callable[[], Awaitable[None]]) -> None:
         async with locked(*self._slots):
             try:
-                await build.run(timeout_sec=spec.build_timeout_sec, fresh=fresh)
+                await make()
             except BuildError as error:
+                # The other rollouts of this task would only wait for the same.
                 self._failed[tag] = error
                 raise
 
-    def _digest(self, context: BuildContext) -> str:
+    async def _built(self, directory: Path, spec: SandboxSpec) -> ImageFacts:
+        context = BuildContext(directory)
+        tag = await self.tag_for(context, {})
+        build = Build(self._engine, context, tag=tag, labels={IMAGE_LABEL: tag}, network=self.network)
+        return await self.ensure(
+            tag,
+            lambda: build.run(timeout_sec=spec.build_timeout_sec, fresh=spec.force_build),
+            base=context.base,
+            force=spec.force_build,
+        )
+
+    def _digest(self, context: BuildContext, facts: Mapping[str, str]) -> str:
         """Return the context's digest; files that have not changed are not read again."""
-        signature = context.signature()
-        known = self._digests.get(context.directory)
+        key, signature = (context.directory, tuple(sorted(facts.items()))), context.signature()
+        known = self._digests.get(key)
         if known is None or known[0] != signature:
-            known = self._digests[context.directory] = (signature, context.digest({}))
+            known = self._digests[key] = (signature, context.digest(facts))
         return known[1]
 
-    async def _is_current(self, tag: str, context: BuildContext) -> bool:
+    async def _is_current(self, tag: str, base: str | None) -> bool:
         """Say whether the image is there and stands on the base image of today."""
         image = await self._inspect(tag)
-        base = await self._inspect(context.base) if image is not None and context.base else None
-        if image is None or base is None:
+        found = await self._inspect(base) if image is not None and base else None
+        if image is None or found is None:
             return image is not None
-        below: list[str] = base["RootFS"].get("Layers") or []
+        below: list[str] = found["RootFS"].get("Layers") or []
         return (image["RootFS"].get("Layers") or [])[: len(below)] == below
 
-    async def _pulled(self, reference: str, timeout_sec: float) -> ImageFacts:
+    async def pulled(self, reference: str, timeout_sec: float) -> ImageFacts:
+        """Return an image that somebody else made, pulled if it is not there."""
         async with self._locks.setdefault(reference, asyncio.Lock()):
             if reference in self._known:
                 return self._known[reference]
@@ -104,7 +123,7 @@ class Images:
                 async with locked(f"pull-{reference}"):
                     if await self._inspect(reference) is None:
                         await self._pull(reference, timeout_sec)
-            return await self._look(reference)
+            return await self.look(reference)
 
     async def _pull(self, reference: str, timeout_sec: float) -> None:
         from docker.utils import parse_repository_tag
@@ -128,7 +147,8 @@ class Images:
                 f"image {reference} was not pulled within {timeout_sec:g} s", advice="raise build_timeout_sec"
             ) from None
 
-    async def _look(self, reference: str) -> ImageFacts:
+    async def look(self, reference: str) -> ImageFacts:
+        """Return what an image that is there says about itself."""
         facts = await self._inspect(reference)
         if facts is None:
             raise BuildError(f"image {reference} is not there after it was built or pulled")
@@ -139,7 +159,7 @@ class Images:
 
     async def _inspect(self, reference: str) -> dict[str, Any] | None:
         try:
-            found: dict[str, Any] = await self._engine.call(lambda client: client.inspect_image(reference))
+            found: dict[str, Any] = await self._engine.call(lambda client: client.inspect_image(reference))  # type: ignore[no-untyped-call]
         except EngineError as error:
             if error.status == 404:
                 return None

@@ -21,7 +21,7 @@ _POLL_SEC = 0.05
 async def locked(*names: str) -> AsyncIterator[None]:
     """Hold the first free one of these locks; polling, so that the wait can be cancelled."""
     locks = [FileLock(_directory() / f"{_file_name(name)}.lock", thread_local=False) for name in names]
-    while (held := next(filter(_try, locks), None)) is None:
+    while (held := next(filter(_try, locks), None)) is None:  # noqa: ASYNC110 - other processes set no event here
         await asyncio.sleep(_POLL_SEC)
     try:
         yield

@@ -13,7 +13,7 @@ from pytest_benchflow.sandboxes.base import Capabilities, ExecResult, SandboxSpe
 from .container import Command, Container
 from .plan import ImageFacts, container_name, working_directory
 from .process import DockerProcess
-from .starter import Starter
+from .starter import AnyStarter
 from .transfer import pull, push
 
 
@@ -21,7 +21,11 @@ class DockerSandbox:
     """Implements `Sandbox` with a container."""
 
     def __init__(
-        self, spec: SandboxSpec, starter: Starter, capabilities: Capabilities, stopped: Callable[[DockerSandbox], None]
+        self,
+        spec: SandboxSpec,
+        starter: AnyStarter,
+        capabilities: Capabilities,
+        stopped: Callable[[DockerSandbox], None],
     ) -> None:
         self._spec = spec
         self._starter = starter
@@ -57,7 +61,7 @@ class DockerSandbox:
         """Build or pull what is missing and start the container."""
         if self._container is not None:
             return
-        self._image = await self._starter.image(self._spec)
+        self._image = await self._starter.image(self._spec, self._id)
         self._starting = asyncio.ensure_future(self._starter.start(self._spec, self._image, self._id))
         try:
             # A container half made could not be removed, so this is done to its end even when cancelled.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Protocol
 
 from pytest_benchflow.sandboxes.base import SandboxSpec
 
@@ -17,6 +18,25 @@ from .plan import EngineFacts, ImageFacts, container_config, notes_for
 REMOTE_LEASE_SEC = 300
 
 
+class AnyStarter(Protocol):
+    """What a sandbox asks of whoever starts its container."""
+
+    async def image(self, spec: SandboxSpec, container_name: str) -> ImageFacts:
+        """Return the image of a sandbox, built or pulled if it is not there."""
+
+    async def start(self, spec: SandboxSpec, image: ImageFacts, container_name: str) -> Container:
+        """Start the container of a sandbox."""
+
+    async def stop(self, container_name: str, container: Container | None) -> None:
+        """Remove what was started, as far as it was; idempotent."""
+
+    async def keep(self, container: Container) -> str:
+        """Let the container live on without the runner, and return its new name."""
+
+    def notes(self, spec: SandboxSpec) -> list[str]:
+        """Return what the user should know about this sandbox."""
+
+
 class Starter:
     """Knows the engine, its images and this run's labels."""
 
@@ -27,7 +47,7 @@ class Starter:
         self.run = run
         self.network = network
 
-    async def image(self, spec: SandboxSpec) -> ImageFacts:
+    async def image(self, spec: SandboxSpec, container_name: str) -> ImageFacts:
         """Return the image of a sandbox, built or pulled if it is not there."""
         return await self.images.find(spec)
 

@@ -21,8 +21,8 @@ class LocalBackend:
 
     name = "local"
 
-    def __init__(self) -> None:
-        self._host = Host.look()
+    def __init__(self, host: Host | None = None) -> None:
+        self._host = host or Host.look()
         self._launcher = Launcher()
         self._builder = Builder(self._host, self._launcher, LayerStore())
         self._numbers = itertools.count(1)

@@ -19,6 +19,7 @@ T = TypeVar("T")
 
 #: Generous: a loaded machine may be slow, but nothing may hang for ever.
 START_TIMEOUT_SEC = 60.0
+SPAWN_TIMEOUT_SEC = 2.0
 STOP_TIMEOUT_SEC = 15.0
 KILL_TIMEOUT_SEC = 15.0
 
@@ -71,13 +72,14 @@ class Control:
 
     async def stop(self) -> None:
         """Kill the sandbox with everything in it, and wait until the kernel has removed it; idempotent."""
-        if not self._gone.done():
-            await asyncio.wait([self._spawned, self._gone], timeout=2.0, return_when=asyncio.FIRST_COMPLETED)
-            if self._pidfd is not None:
-                with contextlib.suppress(ProcessLookupError):
-                    signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
-            else:
-                self._end("was stopped while it started")
+        if not self._gone.done() and self._pidfd is None:
+            await asyncio.wait([self._spawned, self._gone], timeout=SPAWN_TIMEOUT_SEC, return_when="FIRST_COMPLETED")
+        if self._pidfd is not None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+        else:
+            # Whatever still comes up finds its socket closed and ends.
+            self._end("was stopped while it started")
         done, _ = await asyncio.wait([self._gone], timeout=STOP_TIMEOUT_SEC)
         if not done:
             self._end("did not end")

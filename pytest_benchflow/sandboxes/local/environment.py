@@ -84,7 +84,7 @@ class Host:
 
     def identity(self) -> list[str]:
         """Return what cached layers depend on besides their Dockerfile: whose they are and on what they lie."""
-        facts = ["privileged" if self.privileged else "user", os.uname().machine]
+        facts = ["privileged" if self.privileged else "user", os.uname().machine, self.python_prefix or ""]
         for path in ("/etc/os-release", "/var/lib/dpkg/status", "/var/lib/rpm/rpmdb.sqlite"):
             try:
                 facts.append(f"{path} {Path(path).stat().st_mtime_ns}")

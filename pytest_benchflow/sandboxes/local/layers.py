@@ -37,15 +37,15 @@ class LayerStore:
     def path(self) -> Path:
         """The directory that holds the layers, made on first use and closed to others."""
         path = (self._directory or cache_directory()) / "layers"
-        if not path.is_dir():
-            try:
-                path.mkdir(parents=True, exist_ok=True, mode=0o700)
-                path.chmod(0o700)
-            except OSError as error:
-                raise SandboxError(
-                    f"the layer cache {path} cannot be made: {error.strerror}",
-                    advice="set BF_CACHE_DIR to a directory you can write",
-                ) from None
+        advice = "set BF_CACHE_DIR to a directory of your own"
+        try:
+            path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            status = path.stat()
+        except OSError as error:
+            raise SandboxError(f"the layer cache {path} cannot be made: {error.strerror}", advice=advice) from None
+        if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+            # Whoever can write there could put anything into our sandboxes.
+            raise SandboxError(f"others can write to the layer cache {path}", advice=advice)
         return path
 
     def has(self, name: str) -> bool:
@@ -79,7 +79,7 @@ class LayerStore:
         if not self._swept:
             self._swept = True
             await asyncio.to_thread(self._sweep)
-        temporary = f"tmp-{os.getpid()}-{_start_time(os.getpid())}-{next(self._numbers)}"
+        temporary = self._temporary_name()
         path = self.path / temporary
         path.mkdir(mode=0o700)
         try:
@@ -102,18 +102,24 @@ class LayerStore:
 
     def _sweep(self) -> None:
         """Remove what builders that are gone have left, and layers that nobody has used for long."""
-        forgotten = time.time() - _KEPT_SEC
         for path in self.path.iterdir():
-            if path.name.startswith("tmp-"):
-                pid, started = path.name.split("-")[1:3]
-                useless = _start_time(int(pid)) != started
-            else:
-                useless = path.is_dir() and path.stat().st_mtime < forgotten
-            if useless:
-                # Renamed first: whoever looks for it meanwhile finds it whole or not at all.
-                doomed = self.path / f"tmp-{os.getpid()}-{_start_time(os.getpid())}-{next(self._numbers)}-doomed"
-                path.rename(doomed)
-                _remove(doomed)
+            # Another process may be sweeping too.
+            with contextlib.suppress(FileNotFoundError):
+                if path.is_dir() and _is_useless(path):
+                    # Renamed first: whoever looks for it meanwhile finds it whole or not at all.
+                    doomed = path.rename(self.path / self._temporary_name())
+                    _remove(doomed)
+
+    def _temporary_name(self) -> str:
+        pid = os.getpid()
+        return f"tmp-{pid}-{_start_time(pid)}-{next(self._numbers)}"
+
+
+def _is_useless(path: Path) -> bool:
+    if path.name.startswith("tmp-"):
+        pid, started = path.name.split("-")[1:3]
+        return _start_time(int(pid)) != started
+    return path.stat().st_mtime < time.time() - _KEPT_SEC
 
 
 def _start_time(pid: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 
@@ -23,8 +24,10 @@ def make_mask(area: Area, top: str, hostname: str, *, privileged: bool) -> str |
     os.mkdir(top)
     _copy_mode(f"/{area.path}", top)
     for path in area.hidden:
-        _make_parents(f"/{area.path}", top, path)
-        os.mknod(f"{top}/{path}", stat.S_IFCHR, _WHITEOUT)
+        # What the host has removed since it was looked at needs no hiding.
+        with contextlib.suppress(FileNotFoundError):
+            _make_parents(f"/{area.path}", top, path)
+            os.mknod(f"{top}/{path}", stat.S_IFCHR, _WHITEOUT)
     if area.path == "etc":
         _write_own_files(top, hostname)
         for directory, text in _PACKAGE_SETTINGS.items():

@@ -64,25 +64,37 @@ class _Init:
         number: int = message["id"]
         match message["op"]:
             case "run":
-                self._fork(number, lambda: programs.supervise(message, fds))
+                self._start(number, lambda: programs.supervise(message, fds))
             case "extract":
-                self._fork(number, lambda: transfer.extract(message, fds))
+                self._start(number, lambda: transfer.extract(message, fds))
             case "archive":
-                self._fork(number, lambda: transfer.archive(message, fds))
+                self._start(number, lambda: transfer.archive(message, fds))
             case "kill":
-                for pid, owner in self._children.items():
-                    if owner == number:
-                        self._fork(None, lambda pid=pid: tree.kill(pid))  # type: ignore[misc]
-                        break
+                self._kill(number)
         for fd in fds:
             os.close(fd)
 
-    def _fork(self, number: int | None, work: Callable[[], int]) -> None:
+    def _start(self, number: int, work: Callable[[], int]) -> None:
+        """Do the work of a request in a child; its exit is reported when it is reaped."""
+        try:
+            self._children[self._fork(work)] = number
+        except OSError:
+            # A sandbox full of processes must not take its init down.
+            self._report(number, programs.NOT_STARTED)
+
+    def _kill(self, number: int) -> None:
+        supervisor = next((pid for pid, owner in self._children.items() if owner == number), None)
+        if supervisor is None:
+            return
+        try:
+            self._fork(lambda: tree.kill(supervisor))
+        except OSError:
+            tree.kill(supervisor)
+
+    def _fork(self, work: Callable[[], int]) -> int:
         pid = os.fork()
         if pid:
-            if number is not None:
-                self._children[pid] = number
-            return
+            return pid
         status = 1
         try:
             signal.set_wakeup_fd(-1)
@@ -92,6 +104,9 @@ class _Init:
             status = work()
         finally:
             os._exit(status)
+
+    def _report(self, number: int, status: int) -> None:
+        wire.send(self._control, {"event": "exit", "id": number, "status": status})
 
     def _reap(self) -> None:
         while _drain(self._wake_read):
@@ -105,7 +120,7 @@ class _Init:
                 return
             number = self._children.pop(pid, None)
             if number is not None:
-                wire.send(self._control, {"event": "exit", "id": number, "status": programs.exit_status(status)})
+                self._report(number, programs.exit_status(status))
 
 
 def _drain(fd: int) -> bool:

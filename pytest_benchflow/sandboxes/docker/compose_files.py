@@ -1,0 +1,137 @@
+"""What is put under and over a task's compose file, and what in it can exist only once: pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pytest_benchflow.errors import UnsupportedError
+from pytest_benchflow.sandboxes.base import SandboxSpec
+
+from .channel import BOOTSTRAP
+from .plan import PIDS_LIMIT, STOP_SIGNAL, EngineFacts
+
+MAIN = "main"
+#: Stands for main's image until the merged file tells where that comes from.
+PLACEHOLDER = "pytest-benchflow:main-image"
+Config = Mapping[str, Any]
+LOG_DIRS = ("agent", "verifier", "artifacts")
+
+
+def variables(spec: SandboxSpec, logs: Path) -> dict[str, str]:
+    """Return what a compose file may interpolate, older tasks' names included."""
+    limits = spec.limits
+    found = {
+        "CONTEXT_DIR": str(spec.environment_dir),
+        "MAIN_IMAGE_NAME": PLACEHOLDER,
+        "PREBUILT_IMAGE_NAME": spec.docker_image or "",
+        "CPUS": f"{limits.cpus:g}" if limits.cpus else "0",
+        "MEMORY": f"{limits.memory_mb}M" if limits.memory_mb else "0",
+        "TEST_DIR": "/tests",
+    }
+    for name in LOG_DIRS:
+        found[f"HOST_{name.upper()}_LOGS_PATH"] = str(logs / name)
+        found[f"ENV_{name.upper()}_LOGS_PATH"] = f"/logs/{name}"
+    return found
+
+
+def base_file() -> dict[str, Any]:
+    """Return the file below the task's own: it only makes sure that there is a main service with an image."""
+    return {"services": {MAIN: {"image": PLACEHOLDER}}}
+
+
+def override_file(
+    config: Config,
+    spec: SandboxSpec,
+    engine: EngineFacts,
+    *,
+    labels: Mapping[str, str],
+    images: Mapping[str, str],
+    workdir: str,
+    lease_sec: int,
+) -> dict[str, Any]:
+    """Return the file above the task's own: labels for all, names for built images, our PID 1 for main."""
+    services: dict[str, dict[str, Any]] = {name: {"labels": dict(labels)} for name in config["services"]}
+    for name, image in images.items():
+        services[name]["image"] = image
+    services[MAIN] |= _main(spec, engine, workdir, lease_sec)
+    override: dict[str, Any] = {"services": services}
+    for kind in ("networks", "volumes"):
+        own = {name for name, value in (config.get(kind) or {}).items() if not (value or {}).get("external")}
+        override[kind] = {name: {"labels": dict(labels)} for name in own}
+    if not spec.network:
+        _refuse_own_network(config, spec)
+        # The sidecars stay within reach, the world does not.
+        for network in override["networks"].values():
+            network["internal"] = True
+    return override
+
+
+def _main(spec: SandboxSpec, engine: EngineFacts, workdir: str, lease_sec: int) -> dict[str, Any]:
+    limits = spec.limits
+    # A dollar sign would be a variable.
+    entrypoint = [word.replace("$", "$$") for word in (*BOOTSTRAP, str(lease_sec))]
+    main: dict[str, Any] = {
+        "entrypoint": entrypoint,
+        "command": [],
+        "user": "0",
+        "working_dir": workdir.replace("$", "$$"),
+        "stdin_open": True,
+        "tty": False,
+        "init": False,
+        "restart": "no",
+        "stop_signal": STOP_SIGNAL,
+        "logging": {"driver": "none"},
+        "pids_limit": PIDS_LIMIT,
+        "environment": {name: value.replace("$", "$$") for name, value in spec.env.items()},
+    }
+    if limits.cpus:
+        main["cpus"] = min(limits.cpus, engine.cpus)
+    if limits.memory_mb:
+        main["mem_limit"] = main["memswap_limit"] = limits.memory_mb << 20
+    if limits.gpus:
+        if not engine.has_gpus:
+            raise UnsupportedError(f"{spec.name}: gpus = {limits.gpus}, and this Docker engine has no GPU runtime")
+        device = {"driver": "nvidia", "count": limits.gpus, "capabilities": ["gpu"]}
+        main["deploy"] = {"resources": {"reservations": {"devices": [device]}}}
+    return main
+
+
+def _refuse_own_network(config: Config, spec: SandboxSpec) -> None:
+    for name, service in config["services"].items():
+        if service.get("network_mode") not in (None, "none", f"service:{MAIN}"):
+            raise UnsupportedError(
+                f'{spec.name}: service {name} has network_mode = "{service["network_mode"]}" in a task without network'
+            )
+    for name, network in (config.get("networks") or {}).items():
+        if (network or {}).get("external"):
+            raise UnsupportedError(f"{spec.name}: network {name} is external in a task without network")
+
+
+def built_services(config: Config) -> dict[str, Any]:
+    """Return the build section of every service that has one."""
+    return {name: service["build"] for name, service in config["services"].items() if service.get("build")}
+
+
+def unique_things(config: Config, project: str) -> list[str]:
+    """Name what two projects cannot have at once: host ports, container names, subnets, shared networks and volumes."""
+    return sorted(set(_unique_things(config, project)))
+
+
+def _unique_things(config: Config, project: str) -> Iterator[str]:
+    for service in config["services"].values():
+        if name := service.get("container_name"):
+            yield f"container-{name}"
+        if service.get("network_mode") == "host":
+            yield "host-network"
+        for port in service.get("ports") or []:
+            if published := port.get("published"):
+                yield f"port-{published}-{port.get('protocol', 'tcp')}"
+    for kind in ("networks", "volumes"):
+        for thing in (config.get(kind) or {}).values():
+            name = (thing or {}).get("name", project)
+            if not (thing or {}).get("external") and not name.startswith(project):
+                yield f"{kind}-{name}"
+            for subnet in ((thing or {}).get("ipam") or {}).get("config") or []:
+                yield f"subnet-{subnet.get('subnet')}"

@@ -1,0 +1,175 @@
+"""One compose project: the files around the task's own, its images, its life."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from pytest_benchflow.errors import BuildError, SandboxError, UsageError
+from pytest_benchflow.sandboxes.base import SandboxSpec
+
+from . import compose_files
+from .compose_cli import ComposeCli, ComposeFailed
+from .compose_files import MAIN, PLACEHOLDER
+from .container import Container
+from .context import BuildContext
+from .images import COMPOSE_FILES
+from .labels import KEPT_PREFIX, make_labels
+from .launch import attach
+from .locks import locked
+from .plan import ImageFacts, working_directory
+from .projects import containers_of, remove_project
+from .starter import Starter
+
+#: No connection of the runner keeps main alive, so the runner has to give signs of life.
+LEASE_SEC = 300
+_CONFIG_TIMEOUT_SEC = 60.0
+_TAIL_LINES = 25
+
+
+class Project:
+    """Everything that one sandbox of several containers consists of."""
+
+    def __init__(self, name: str, spec: SandboxSpec, starter: Starter) -> None:
+        assert spec.environment_dir is not None
+        self.name = name
+        self.container: Container | None = None
+        self._spec = spec
+        self._starter = starter
+        self._task_dir = spec.environment_dir
+        self._held = contextlib.AsyncExitStack()
+        self.directory = Path(self._held.enter_context(tempfile.TemporaryDirectory(prefix="bf-compose-")))
+        self._file = next(self._task_dir / name for name in COMPOSE_FILES if (self._task_dir / name).is_file())
+        self._config: dict[str, Any] = {}
+
+    async def prepare(self) -> ImageFacts:
+        """Merge the files, build what is missing and return what main's image says about itself."""
+        for name in compose_files.LOG_DIRS:
+            (self.directory / name).mkdir(mode=0o777)
+        self._write("base.json", compose_files.base_file())
+        try:
+            text = await self._compose().run("config", "--format", "json", timeout_sec=_CONFIG_TIMEOUT_SEC)
+        except ComposeFailed as error:
+            raise UsageError(f"{self._file}: {error.output.splitlines()[-1]}") from None
+        self._config = json.loads(text)
+        tags = await self._tags()
+        main = await self._main_image(tags)
+        tags |= {
+            name: main.reference
+            for name, service in self._config["services"].items()
+            if service.get("image") == PLACEHOLDER and name not in tags
+        }
+        override = compose_files.override_file(
+            self._config,
+            self._spec,
+            self._starter.facts,
+            labels=make_labels(self._starter.run, self._spec.name),
+            images=tags,
+            workdir=working_directory(self._spec, main),
+            lease_sec=LEASE_SEC,
+        )
+        self._write("override.json", override)
+        return main
+
+    async def up(self, image: ImageFacts) -> Container:
+        """Start every service, wait until they are healthy, and return main."""
+        for thing in compose_files.unique_things(self._config, self.name):
+            # Two projects that want the same take turns; the order is the same in all, so none waits in a ring.
+            await self._held.enter_async_context(locked(f"compose-{thing}"))
+        try:
+            limit = self._spec.build_timeout_sec
+            await self._compose("override.json").run(
+                "up", "--detach", "--wait", "--no-build", "--quiet-pull", timeout_sec=limit
+            )
+        except ComposeFailed as error:
+            raise SandboxError(await self._explain(error.output)) from None
+        except TimeoutError:
+            reason = f"{self._file}: the services were not up within {limit:g} s"
+            raise SandboxError(reason, advice="raise build_timeout_sec") from None
+        engine = self._starter.engine
+        found = await engine.call(lambda client: containers_of(client, self.name))
+        main_id = next(item["Id"] for item in found if item["Labels"]["com.docker.compose.service"] == MAIN)
+        channel = await attach(engine, main_id, self._spec.name)
+        try:
+            await channel.open(LEASE_SEC)
+        except BaseException:
+            channel.close()
+            raise
+        self.container = Container(engine, main_id, self._spec.name, channel)
+        return self.container
+
+    async def down(self) -> None:
+        """Remove everything of the project, its volumes too; idempotent."""
+        await self._starter.engine.call(lambda client: remove_project(client, self.name))
+        await self.release()
+
+    async def release(self) -> None:
+        """Let other projects have what this one had for itself."""
+        await self._held.aclose()
+
+    async def rename_as_kept(self) -> str:
+        """Give every container a name that is never swept, and return main's."""
+        engine, main = self._starter.engine, ""
+        for item in await engine.call(lambda client: containers_of(client, self.name)):
+            name = f"{KEPT_PREFIX}{item['Names'][0].lstrip('/').removeprefix('bf-')}"
+            await engine.call(lambda client, item=item, name=name: client.rename(item["Id"], name))  # type: ignore[misc]
+            main = name if item["Labels"]["com.docker.compose.service"] == MAIN else main
+        return main
+
+    async def _main_image(self, tags: dict[str, str]) -> ImageFacts:
+        service = self._config["services"][MAIN]
+        if MAIN in tags:
+            return await self._starter.images.look(tags[MAIN])
+        if service["image"] == PLACEHOLDER:
+            return await self._starter.images.find(self._spec)
+        return await self._starter.images.pulled(service["image"], self._spec.build_timeout_sec)
+
+    async def _tags(self) -> dict[str, str]:
+        """Return the image of every service that is built, building those that are missing."""
+        images, tags = self._starter.images, {}
+        for service, build in compose_files.built_services(self._config).items():
+            context = BuildContext(Path(build["context"]))
+            facts = {"service": json.dumps(build, sort_keys=True)}
+            tags[service] = await images.tag_for(context, facts)
+
+            async def make(service: str = service, tag: str = tags[service]) -> None:
+                await self._build(service, tag)
+
+            await images.ensure(tags[service], make, force=self._spec.force_build)
+        return tags
+
+    async def _build(self, service: str, tag: str) -> None:
+        self._write("build.json", {"services": {service: {"image": tag}}})
+        limit = self._spec.build_timeout_sec
+        try:
+            await self._compose("build.json").run("build", service, timeout_sec=limit)
+        except ComposeFailed as error:
+            tail = error.output.splitlines()[-_TAIL_LINES:]
+            raise BuildError("\n    ".join([f"{self._file}: service {service} could not be built", *tail])) from None
+        except TimeoutError:
+            reason = f"{self._file}: the build of service {service} took longer than {limit:g} s"
+            raise BuildError(reason, advice="raise build_timeout_sec") from None
+
+    async def _explain(self, output: str) -> str:
+        """Return why the services are not up, with the end of what they printed."""
+        with contextlib.suppress(ComposeFailed, TimeoutError):
+            logs = await self._compose("override.json").run("logs", "--no-color", "--tail", "10", timeout_sec=20)
+            output += "\n" + logs
+        lines = [line for line in output.splitlines() if line.strip()]
+        reasons = [line for line in lines if "unhealthy" in line or "rror" in line or "exited" in line]
+        first = f"{self._file}: the services are not up: {(reasons or lines or ['no reason given'])[0].strip()}"
+        return "\n    ".join([first, *lines[-_TAIL_LINES:]])
+
+    def _compose(self, *above: str) -> ComposeCli:
+        files = [self.directory / "base.json", self._file, *(self.directory / name for name in above)]
+        variables = compose_files.variables(self._spec, self.directory)
+        return ComposeCli(self._starter.engine.address, self.name, self._task_dir, files, variables)
+
+    def _write(self, name: str, content: dict[str, Any]) -> None:
+        # The spec's variables may be secret.
+        path = self.directory / name
+        path.touch(mode=0o600)
+        path.write_text(json.dumps(content))

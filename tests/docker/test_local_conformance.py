@@ -1,0 +1,22 @@
+"""The local sandbox passes the public suite too."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+from pytest_benchflow.testing import SandboxConformance
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="the local sandbox is for Linux"),
+    pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="this run of the suite needs root"),
+]
+
+
+class TestLocalSandbox(SandboxConformance):
+    factory = "pytest_benchflow.sandboxes.local:LocalBackend"
+    enforces_memory = False
+    enforces_cpus = False
+    keeps_on_request = False
