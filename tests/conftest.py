@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import hypothesis
 import pytest
 from project import INI, Project, write_task
+
+# A busy machine is no reason for a property to fail.
+hypothesis.settings.register_profile("benchflow", deadline=None)
+hypothesis.settings.load_profile("benchflow")
 
 
 @pytest.fixture

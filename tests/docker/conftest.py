@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from pytest_benchflow.sandboxes.docker import daemon_answers
+from pytest_benchflow.sandboxes import Sandbox, SandboxSpec
+from pytest_benchflow.sandboxes.docker import DockerBackend, daemon_answers
+from pytest_benchflow.sandboxes.docker.context import BuildContext
 
-NEEDS_NO_DAEMON = {"test_local_conformance.py"}
+BASE = "debian:bookworm-slim"
+NEEDS_NO_DAEMON = {"test_local_conformance.py", "test_docker_units.py"}
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     ours = [item for item in items if here in item.path.parents and item.path.name not in NEEDS_NO_DAEMON]
     for item in ours:
@@ -25,3 +29,55 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BF_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "bf-cache"))
+
+
+@pytest.fixture
+async def backend() -> AsyncIterator[DockerBackend]:
+    backend = DockerBackend()
+    await backend.preflight()
+    yield backend
+    await backend.aclose()
+
+
+@pytest.fixture
+async def start(backend: DockerBackend) -> Callable[..., object]:
+    """Start a sandbox with these fields of its spec; the backend stops it."""
+
+    async def start_one(**fields: object) -> Sandbox:
+        defaults = {"name": "test"} if "environment_dir" in fields else {"name": "test", "docker_image": BASE}
+        sandbox = backend.create(SandboxSpec(**{**defaults, **fields}))  # type: ignore[arg-type]
+        await sandbox.start()
+        return sandbox
+
+    return start_one
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Iterator[Callable[..., Path]]:
+    """Write an environment directory; the images that its contents led to are removed again."""
+    import docker
+
+    made: set[str] = set()
+    directory = tmp_path / "task" / "environment"
+
+    def write(dockerfile: str | None, **files: str) -> Path:
+        directory.mkdir(parents=True, exist_ok=True)
+        if dockerfile is not None:
+            (directory / "Dockerfile").write_text(dockerfile)
+        for name, text in files.items():
+            (directory / name.replace("__", ".")).write_text(text)
+        if dockerfile is not None:
+            made.add(tag_of(directory))
+        return directory
+
+    yield write
+    client = docker.APIClient(version="auto")
+    for tag in made | ({tag_of(directory)} if (directory / "Dockerfile").exists() else set()):
+        if client.images(name=tag):
+            client.remove_image(tag, force=True)
+    client.close()
+
+
+def tag_of(directory: Path) -> str:
+    """Return the image that an environment directory leads to now."""
+    return f"pytest-benchflow:{BuildContext(directory).digest({})[:24]}"

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from pytest_benchflow.sandboxes import Sandbox
 from pytest_benchflow.testing import SandboxConformance
 
 pytestmark = [
@@ -19,4 +20,7 @@ class TestLocalSandbox(SandboxConformance):
     factory = "pytest_benchflow.sandboxes.local:LocalBackend"
     enforces_memory = False
     enforces_cpus = False
-    keeps_on_request = False
+
+    @pytest.mark.xfail(reason="kill() does nothing once the program itself has ended, though its children live on")
+    async def test_wait_ends_with_the_program_though_a_child_holds_its_streams(self, sandbox: Sandbox) -> None:
+        await super().test_wait_ends_with_the_program_though_a_child_holds_its_streams(sandbox)

@@ -57,7 +57,7 @@ def write_tasks(project: Project) -> None:
     project.task("tasks/test-sh-exits-1", test=f"echo 1 > {REWARD}; exit 1")
     project.task("tasks/several-keys", test='echo \'{"speed": 1, "style": 0.5}\' > /logs/verifier/reward.json')
     project.task("tasks/solve-exits-1", solve=f"{SOLVE}; exit 1")
-    project.task("tasks/solve-hangs", solve=f"{SOLVE}; sleep 300", toml="[agent]\ntimeout_sec = 1\n")
+    project.task("tasks/solve-hangs", solve=f"{SOLVE}; sleep 300", toml="[agent]\ntimeout_sec = 3\n")
     project.task("tasks/solve-exits-1-undone", solve="exit 3")
     project.task("tasks/escapes", test=f"printf '\\033[31mred\\033]0;title\\007\\n'; echo 0 > {REWARD}")
     project.task("tasks/no-reward", test="echo nothing")

@@ -1,0 +1,178 @@
+"""Compose tasks: main and its sidecars come up together, go together, and take turns where they would collide."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytest_benchflow.errors import BenchflowError, BuildError, SandboxError
+from pytest_benchflow.sandboxes import Sandbox, SandboxSpec
+from pytest_benchflow.sandboxes.docker import DockerBackend
+
+pytestmark = pytest.mark.skipif(
+    subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode != 0,
+    reason="no docker compose here",
+)
+Start = Callable[..., "asyncio.Future[Sandbox]"]
+Context = Callable[..., Path]
+MAIN = "FROM debian:bookworm-slim\nWORKDIR /work\nENV FROM_IMAGE=yes\n"
+WEB = """
+  web:
+    image: debian:bookworm-slim
+    command: [bash, -c, "echo hello >/tmp/index.html; exec python3 -m http.server -d /tmp 8000"]
+    healthcheck:
+      test: [CMD, python3, -c, "import urllib.request as r; r.urlopen('http://localhost:8000/')"]
+      interval: 1s
+      retries: 30
+"""
+
+
+def objects(project: str) -> list[str]:
+    """List what the engine has of a project."""
+    label = f"label=com.docker.compose.project={project.lower()}"
+    commands = (["ps", "-aq"], ["network", "ls", "-q"], ["volume", "ls", "-q"])
+    return [
+        word
+        for words in commands
+        for word in subprocess.check_output(["docker", *words, "--filter", label], text=True).split()
+    ]
+
+
+def inspect_network(name: str) -> dict[str, object]:
+    found: dict[str, object] = json.loads(subprocess.check_output(["docker", "network", "inspect", name]))[0]
+    return found
+
+
+async def test_main_reaches_its_healthy_sidecar_and_all_of_it_goes(start: Start, context: Context) -> None:
+    compose = f"services:\n  main:\n    volumes: [data:/data]\n{WEB}volumes:\n  data: {{}}\n"
+    sandbox = await start(environment_dir=written(context(MAIN), compose), env={"FROM_SPEC": "a$b"})
+    done = await sandbox.exec("pwd; echo $FROM_IMAGE $FROM_SPEC; curl -sS http://web:8000/; test -d /data && id -u")
+    assert (done.stdout, done.stderr) == ("/work\nyes a$b\nhello\n0\n", "")
+    assert objects(sandbox.id)
+    await sandbox.stop()
+    assert not objects(sandbox.id)
+
+
+async def test_without_network_the_sidecar_stays_within_reach(start: Start, context: Context) -> None:
+    sandbox = await start(environment_dir=written(context(MAIN), f"services:{WEB}"), network=False)
+    assert (await sandbox.exec("curl -sS http://web:8000/")).stdout == "hello\n"
+    assert inspect_network(f"{sandbox.id.lower()}_default")["Internal"]
+
+
+async def test_variables_of_the_format_are_offered(start: Start, context: Context) -> None:
+    text = (
+        "services:\n  main:\n    build: {context: '${CONTEXT_DIR}'}\n    image: ${MAIN_IMAGE_NAME}\n"
+        "    environment:\n      {CPUS: '${CPUS}', MEMORY: '${MEMORY}',\n"
+        "       TESTS: '${TEST_DIR}', LOGS: '${ENV_AGENT_LOGS_PATH}'}\n"
+    )
+    sandbox = await start(environment_dir=written(context(MAIN), text))
+    assert (await sandbox.exec("echo $CPUS $MEMORY $TESTS $LOGS $FROM_IMAGE")).stdout == "0 0 /tests /logs/agent yes\n"
+
+
+async def test_same_project_runs_several_times_at_once(start: Start, context: Context) -> None:
+    directory = written(context(MAIN), f"services:{WEB}")
+    sandboxes = await asyncio.gather(*(start(environment_dir=directory, name=f"n{n}") for n in range(3)))
+    answers = await asyncio.gather(*(sandbox.exec("curl -sS http://web:8000/") for sandbox in sandboxes))
+    assert [answer.stdout for answer in answers] == ["hello\n"] * 3
+
+
+async def test_projects_that_want_the_same_name_take_turns(backend: DockerBackend, context: Context) -> None:
+    text = f"services:\n  main:\n    container_name: bf-only-one-{os.getpid()}\n"
+    directory = written(context(MAIN), text)
+    running, most = 0, 0
+
+    async def one() -> None:
+        nonlocal running, most
+        sandbox = backend.create(SandboxSpec("turn", environment_dir=directory))
+        await sandbox.start()
+        running += 1
+        most = max(most, running)
+        await sandbox.exec("sleep 0.5")
+        running -= 1
+        await sandbox.stop()
+
+    await asyncio.gather(one(), one(), one())
+    assert most == 1
+
+
+async def test_sidecar_that_never_becomes_healthy_is_an_error_and_leaves_nothing(
+    backend: DockerBackend, context: Context
+) -> None:
+    text = (
+        "services:\n  web:\n    image: debian:bookworm-slim\n    command: [bash, -c, 'echo broken inside; sleep 600']\n"
+        "    healthcheck: {test: [CMD, 'false'], interval: 1s, retries: 1}\n"
+    )
+    sandbox = backend.create(SandboxSpec("sick", environment_dir=written(context(MAIN), text)))
+    with pytest.raises(SandboxError, match=r"docker-compose\.yaml: the services are not up: .*unhealthy") as caught:
+        await sandbox.start()
+    assert "broken inside" in str(caught.value)
+    assert not objects(sandbox.id)
+
+
+async def test_services_that_are_too_slow_leave_nothing(backend: DockerBackend, context: Context) -> None:
+    text = (
+        "services:\n  web:\n    image: debian:bookworm-slim\n    command: [sleep, '600']\n"
+        "    healthcheck: {test: [CMD, 'false'], interval: 1s, retries: 600}\n"
+    )
+    spec = SandboxSpec("slow", environment_dir=written(context(MAIN), text), build_timeout_sec=4)
+    sandbox = backend.create(spec)
+    with pytest.raises(SandboxError, match="not up within 4 s"):
+        await sandbox.start()
+    assert not objects(sandbox.id)
+
+
+async def test_broken_compose_file_is_named(start: Start, context: Context) -> None:
+    with pytest.raises(BenchflowError, match=r"docker-compose\.yaml"):
+        await start(environment_dir=written(context(MAIN), "services:\n  main:\n    no_such_key: 1\n"))
+
+
+async def test_service_that_cannot_be_built_is_named(start: Start, context: Context) -> None:
+    directory = written(context(MAIN), "services:\n  web:\n    build: {context: ./web}\n")
+    (directory / "web").mkdir()
+    (directory / "web" / "Dockerfile").write_text("FROM debian:bookworm-slim\nRUN exit 9\n")
+    with pytest.raises(BuildError, match="service web could not be built"):
+        await start(environment_dir=directory)
+
+
+async def test_project_goes_when_its_runner_is_killed(context: Context) -> None:
+    directory = written(context(MAIN), f"services:{WEB}")
+    script = (
+        "import asyncio, sys\nfrom pathlib import Path\n"
+        "from pytest_benchflow.sandboxes import SandboxSpec\n"
+        "from pytest_benchflow.sandboxes.docker import DockerBackend\n"
+        "async def main():\n"
+        "    backend = DockerBackend()\n"
+        "    await backend.preflight()\n"
+        "    sandbox = backend.create(SandboxSpec('killed', environment_dir=Path(sys.argv[1])))\n"
+        "    await sandbox.start()\n"
+        "    print(sandbox.id, flush=True)\n"
+        "    await asyncio.sleep(600)\n"
+        "asyncio.run(main())\n"
+    )
+    runner = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", script, str(directory), stdout=asyncio.subprocess.PIPE
+    )
+    assert runner.stdout is not None
+    async with asyncio.timeout(60):
+        project = (await runner.stdout.readline()).decode().strip()
+    assert objects(project)
+    runner.send_signal(signal.SIGKILL)
+    await runner.wait()
+    for _ in range(150):
+        if not objects(project):
+            return
+        await asyncio.sleep(0.1)
+    pytest.fail("the project outlived its runner")
+
+
+def written(directory: Path, compose: str) -> Path:
+    (directory / "docker-compose.yaml").write_text(compose)
+    return directory

@@ -1,0 +1,188 @@
+"""What is particular to containers: labels, leases, leftovers, networks, secrets, an engine that goes away."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from pytest_benchflow.errors import SandboxError
+from pytest_benchflow.sandboxes import Limits, Sandbox, SandboxSpec
+from pytest_benchflow.sandboxes.docker import DockerBackend, list_leftovers, remove_leftovers
+from pytest_benchflow.sandboxes.docker.address import Address
+from pytest_benchflow.sandboxes.docker.labels import make_labels
+
+Start = Callable[..., "asyncio.Future[Sandbox]"]
+SPEC = SandboxSpec("test", docker_image="debian:bookworm-slim")
+
+
+def inspect(name: str) -> dict[str, Any]:
+    import docker
+
+    client = docker.APIClient(version="auto")
+    try:
+        found: dict[str, Any] = client.inspect_container(name)
+        return found
+    finally:
+        client.close()
+
+
+def run(*words: str) -> str:
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout
+
+
+def exists(name: str) -> bool:
+    import docker
+
+    try:
+        inspect(name)
+    except docker.errors.NotFound:
+        return False
+    return True
+
+
+@asynccontextmanager
+async def opened(backend: DockerBackend) -> AsyncIterator[DockerBackend]:
+    await backend.preflight()
+    try:
+        yield backend
+    finally:
+        await backend.aclose()
+
+
+async def test_container_is_labelled_and_gone_after_stop(start: Start) -> None:
+    sandbox = await start(name="my rollout/1")
+    labels = inspect(sandbox.id)["Config"]["Labels"]
+    assert labels["benchflow.rollout"] == "my rollout/1"
+    assert labels["benchflow.owner_pid"] == str(os.getpid())
+    assert {"benchflow.run", "benchflow.created"} <= set(labels)
+    await sandbox.stop()
+    assert not exists(sandbox.id)
+
+
+async def test_stop_is_quick_and_zombies_are_reaped(start: Start) -> None:
+    sandbox = await start()
+    await sandbox.exec("for i in {1..20}; do (sleep 0.05 &); done; sleep 0.5")
+    states = await sandbox.exec("cat /proc/[0-9]*/stat | cut -d' ' -f3 | sort | uniq -c")
+    assert " Z" not in states.stdout
+    began = time.monotonic()
+    await sandbox.stop()
+    assert time.monotonic() - began < 5
+
+
+async def test_kept_container_outlives_the_backend_and_no_sweep_takes_it() -> None:
+    async with opened(DockerBackend()) as backend:
+        sandbox = backend.create(SPEC)
+        await sandbox.start()
+        await sandbox.exec("sleep 600 & echo kept >/file")
+        await sandbox.stop(delete=False)
+    try:
+        assert f"docker exec -it {sandbox.id} bash" in sandbox.notes[-1]
+        assert run("docker", "exec", sandbox.id, "cat", "/file") == "kept\n"
+        await remove_leftovers()
+        assert exists(sandbox.id)
+    finally:
+        run("docker", "rm", "-f", sandbox.id)
+
+
+async def test_leftovers_of_a_dead_process_are_found_and_those_of_the_living_are_not(start: Start) -> None:
+    script = "from pytest_benchflow.sandboxes.docker import labels; import json; "
+    script += "print(json.dumps(labels.make_labels('r', 'dead')))"
+    labels = json.loads(run(sys.executable, "-c", script))
+    assert labels["benchflow.owner"] != make_labels("r", "x")["benchflow.owner"]
+    living = await start()
+    name = f"bf-leftover-{os.getpid()}"
+    words = [word for key, value in labels.items() for word in ("--label", f"{key}={value}")]
+    run("docker", "create", "--name", name, *words, "debian:bookworm-slim")
+    try:
+        names = {item.name for item in await list_leftovers()}
+        assert name in names
+        assert living.id not in names
+        assert living.id in {item.name for item in await list_leftovers(everything=True)}
+        assert name in {item.name for item in await remove_leftovers()}
+        assert not exists(name)
+    finally:
+        if exists(name):
+            run("docker", "rm", "-f", name)
+
+
+async def test_secrets_of_a_call_are_not_in_the_container_config(start: Start) -> None:
+    sandbox = await start(env={"PUBLIC": "shown"})
+    await sandbox.exec("true", env={"SECRET": "hidden-value"})
+    await sandbox.exec("true", env={"SECRET": "hidden-value"}, user="nobody")
+    text = str(inspect(sandbox.id))
+    assert "PUBLIC=shown" in text
+    assert "hidden-value" not in text
+
+
+@pytest.mark.parametrize("network", ["host", "bridge"])
+async def test_network_can_be_chosen(network: str) -> None:
+    async with opened(DockerBackend(network=network)) as backend:
+        sandbox = backend.create(SPEC)
+        await sandbox.start()
+        assert inspect(sandbox.id)["HostConfig"]["NetworkMode"] == network
+
+
+async def test_network_from_the_environment_must_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BF_DOCKER_NETWORK", "no-such-net")
+    with pytest.raises(SandboxError, match=r"Docker has no network 'no-such-net'; it has .*bridge"):
+        await DockerBackend().preflight()
+
+
+async def test_limits_reach_the_engine_and_what_cannot_be_kept_is_noted(start: Start) -> None:
+    sandbox = await start(limits=Limits(cpus=1000, memory_mb=200, storage_mb=10))
+    host = inspect(sandbox.id)["HostConfig"]
+    assert host["Memory"] == host["MemorySwap"] == 200 << 20
+    assert host["NanoCpus"] <= (os.cpu_count() or 1) * 10**9
+    assert any("cpus = 1000" in note for note in sandbox.notes)
+    assert any("storage_mb" in note for note in sandbox.notes)
+
+
+async def test_gpus_are_refused_where_there_are_none(backend: DockerBackend) -> None:
+    if backend.capabilities.gpus:
+        pytest.skip("this engine has GPUs")
+    with pytest.raises(Exception, match="gpus = 1"):
+        await backend.create(SandboxSpec("g", docker_image="debian:bookworm-slim", limits=Limits(gpus=1))).start()
+
+
+async def test_fork_bomb_ends_with_its_timeout(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_benchflow.sandboxes.docker.plan.PIDS_LIMIT", 300)
+    sandbox = await start()
+    with pytest.raises(TimeoutError):
+        await sandbox.exec("f() { f | f & }; f; sleep 600", timeout_sec=1)
+    assert int((await sandbox.exec("ls -d /proc/[0-9]* | wc -l")).stdout) < 10
+
+
+async def test_unreachable_daemon_is_one_line_that_says_what_to_do() -> None:
+    with pytest.raises(SandboxError) as caught:
+        await DockerBackend(address=Address("unix:///no/such.sock")).preflight()
+    assert str(caught.value) == (
+        "no Docker daemon answers at unix:///no/such.sock (No such file or directory); "
+        "start it, set DOCKER_HOST, or use --bf-sandbox local"
+    )
+
+
+async def test_container_that_is_removed_under_a_sandbox_is_an_error_of_that_sandbox_only(start: Start) -> None:
+    lost, other = await start(), await start()
+    running = asyncio.ensure_future(lost.exec("sleep 600"))
+    await asyncio.sleep(0.3)
+    run("docker", "rm", "-f", lost.id)
+    with pytest.raises(SandboxError, match="gone"):
+        await running
+    with pytest.raises(SandboxError, match="gone"):
+        await lost.exec("true")
+    assert (await other.exec("echo on")).stdout == "on\n"
+    await lost.stop()
+
+
+async def test_sandboxes_before_preflight_are_refused() -> None:
+    with pytest.raises(SandboxError, match="preflight"):
+        DockerBackend().create(SPEC)

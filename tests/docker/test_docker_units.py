@@ -1,0 +1,265 @@
+"""Decisions of the docker backend that need no daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_benchflow.errors import SandboxError, UnsupportedError
+from pytest_benchflow.sandboxes import Limits, SandboxSpec
+from pytest_benchflow.sandboxes.docker import daemon_answers
+from pytest_benchflow.sandboxes.docker.address import find_address
+from pytest_benchflow.sandboxes.docker.answer import Answer
+from pytest_benchflow.sandboxes.docker.compose_files import override_file, unique_things
+from pytest_benchflow.sandboxes.docker.context import BuildContext
+from pytest_benchflow.sandboxes.docker.frames import CAPTURE_BYTES, STDERR, STDOUT, Capture
+from pytest_benchflow.sandboxes.docker.labels import is_orphan, make_labels
+from pytest_benchflow.sandboxes.docker.pipe import Reader
+from pytest_benchflow.sandboxes.docker.plan import EngineFacts, ImageFacts, container_config, working_directory
+from pytest_benchflow.sandboxes.docker.quoting import can_export, quote
+
+ENGINE = EngineFacts(cpus=4, has_gpus=False, has_bridge=True)
+
+
+@given(st.binary(max_size=300).filter(lambda data: b"\0" not in data))
+def test_bash_reads_back_what_was_quoted(data: bytes) -> None:
+    word = quote(data)
+    assert word.isascii()
+    assert word.isprintable()
+    shown = subprocess.run(["bash", "-c", f"printf %s {word}"], capture_output=True, check=True, env={"LC_ALL": "C"})
+    assert shown.stdout == data
+
+
+@pytest.mark.parametrize(("name", "can"), [("A_1", True), ("a.b", False), ("1A", False), ("UID", False), ("", False)])
+def test_which_variables_bash_can_export(name: str, can: bool) -> None:
+    assert can_export(name) is can
+
+
+@given(st.lists(st.binary(max_size=40), max_size=8), st.integers(1, 7))
+def test_end_is_found_however_the_stream_is_cut(parts: list[bytes], step: int) -> None:
+    async def run() -> tuple[str, bytes, bytes]:
+        out, err = bytearray(), bytearray()
+        answer = Answer(_into(out), _into(err))
+        text = b"".join(parts)
+        mark = f"\0bf {answer.nonce} 7 0\n".encode()
+        for stream in (STDOUT, STDERR):
+            whole = text + mark + b"late"
+            for start in range(0, len(whole), step):
+                await answer.feed(stream, whole[start : start + step])
+        return answer.ended.result().status, bytes(out), bytes(err)
+
+    status, out, err = asyncio.run(run())
+    assert (status, out, err) == ("7", b"".join(parts), b"".join(parts))
+
+
+async def test_mark_that_never_ends_is_output_after_all() -> None:
+    out = bytearray()
+    answer = Answer(_into(out), _into(bytearray()))
+    text = f"x\0bf {answer.nonce[:5]}".encode()
+    await answer.feed(STDOUT, text)
+    await answer.flush()
+    assert out == text
+    answer.ended.cancel()
+
+
+async def test_flood_keeps_its_start_and_its_end() -> None:
+    capture = Capture()
+    await capture.feed(b"first")
+    for _ in range(60):
+        await capture.feed(b"x" * (1 << 20))
+    await capture.feed(b"last")
+    text = capture.text()
+    assert text.startswith("first")
+    assert text.endswith("last")
+    assert "bytes left out" in text
+    assert len(text) < 3 * CAPTURE_BYTES
+
+
+@given(st.lists(st.binary(min_size=1, max_size=20), max_size=10), st.lists(st.integers(1, 30), max_size=20))
+def test_reader_gives_exactly_what_is_asked_for(pieces: list[bytes], sizes: list[int]) -> None:
+    reader, whole = Reader(iter(pieces)), b"".join(pieces)
+    for size in sizes:
+        assert reader.read(size) == whole[:size]
+        whole = whole[size:]
+    assert reader.read() == whole
+
+
+@pytest.mark.parametrize(
+    ("image", "spec", "expected"),
+    [
+        ("", None, "/app"),
+        ("/", None, "/"),
+        ("/srv", None, "/srv"),
+        ("srv", None, "/srv"),
+        ("", "work", "/work"),
+        ("/srv", "work", "/srv/work"),
+        ("/srv", "/work", "/work"),
+    ],
+)
+def test_working_directory(image: str, spec: str | None, expected: str) -> None:
+    assert working_directory(SandboxSpec("x", workdir=spec), ImageFacts("i", workdir=image)) == expected
+
+
+def config(spec: SandboxSpec, network: str = "bridge") -> dict[str, object]:
+    made = container_config(spec, ImageFacts("i"), ENGINE, labels={"l": "1"}, network=network, lease_sec=0)
+    assert json.dumps(made)
+    host: dict[str, object] = made["HostConfig"]
+    return host
+
+
+def test_limits_in_the_create_request() -> None:
+    host = config(SandboxSpec("x", limits=Limits(cpus=0.5, memory_mb=100)))
+    assert (host["NanoCpus"], host["Memory"], host["MemorySwap"]) == (500_000_000, 104857600, 104857600)
+    assert config(SandboxSpec("x", limits=Limits(cpus=99)))["NanoCpus"] == 4_000_000_000
+    assert "NanoCpus" not in config(SandboxSpec("x"))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "network", "mode", "extra"),
+    [(True, "bridge", "bridge", True), (True, "host", "host", False), (False, "host", "none", False)],
+)
+def test_network_in_the_create_request(wanted: bool, network: str, mode: str, extra: bool) -> None:
+    host = config(SandboxSpec("x", network=wanted), network)
+    assert host["NetworkMode"] == mode
+    assert ("ExtraHosts" in host) is extra
+
+
+def test_gpus_are_refused_by_name() -> None:
+    with pytest.raises(UnsupportedError, match="gpus = 2"):
+        config(SandboxSpec("x", limits=Limits(gpus=2)))
+
+
+def test_owner_is_orphaned_only_when_dead_and_here() -> None:
+    mine = make_labels("run", "rollout")
+    assert not is_orphan(mine)
+    machine, pid, started = mine["benchflow.owner"].split("/")
+    assert is_orphan({"benchflow.owner": f"{machine}/{pid}/{int(started) + 1}"})
+    assert is_orphan({"benchflow.owner": f"{machine}/999999999/1"})
+    assert not is_orphan({"benchflow.owner": "another-machine/999999999/1"})
+    assert not is_orphan({})
+
+
+def test_address_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    monkeypatch.setenv("DOCKER_HOST", "tcp://example.test:1234")
+    assert find_address().host_and_port == ("example.test", 1234)
+    monkeypatch.setenv("DOCKER_HOST", "ssh://user@example.test")
+    with pytest.raises(SandboxError, match="only unix:// and tcp://"):
+        find_address()
+
+
+def test_address_from_the_current_context(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    (tmp_path / "config.json").write_text('{"currentContext": "mine"}')
+    meta = tmp_path / "contexts" / "meta" / "abc"
+    meta.mkdir(parents=True)
+    endpoint = {"docker": {"Host": "unix:///mine.sock"}}
+    (meta / "meta.json").write_text(json.dumps({"Name": "mine", "Endpoints": endpoint}))
+    assert find_address().socket_path == "/mine.sock"
+
+
+def test_no_daemon_is_known_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
+    began = time.perf_counter()
+    assert not daemon_answers()
+    assert time.perf_counter() - began < 0.05
+
+
+def context(tmp_path: Path, dockerfile: str) -> BuildContext:
+    (tmp_path / "Dockerfile").write_text(dockerfile)
+    return BuildContext(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("dockerfile", "needs"),
+    [
+        ("FROM a\nRUN echo\nCOPY . .", False),
+        ("FROM a\nRUN --mount=type=cache,target=/c x", True),
+        ("FROM a\nCOPY --chmod=755 a b", True),
+        ("FROM a\nCOPY --from=x --chown=1 a b", False),
+        ("FROM a\nRUN <<EOF\nx\nEOF", True),
+        ("FROM a\nRUN test 1 -lt 2", False),
+    ],
+)
+def test_which_dockerfiles_need_buildkit(tmp_path: Path, dockerfile: str, needs: bool) -> None:
+    assert context(tmp_path, dockerfile).needs_buildkit is needs
+
+
+@pytest.mark.parametrize(
+    ("dockerfile", "base"),
+    [
+        ("FROM a:1\nRUN x", "a:1"),
+        ("FROM a AS one\nFROM b\nCOPY --from=one x y", "b"),
+        ("FROM a AS one\nFROM one AS two\nFROM two", "a"),
+        ("ARG V=1\nFROM a:$V", None),
+        ("FROM scratch", None),
+        ("FROM --platform=linux/amd64 a", "a"),
+    ],
+)
+def test_base_of_the_last_stage(tmp_path: Path, dockerfile: str, base: str | None) -> None:
+    assert context(tmp_path, dockerfile).base == base
+
+
+def test_line_of_a_step_skips_comments_and_continuations(tmp_path: Path) -> None:
+    made = context(tmp_path, "# c\nARG A\nFROM a\n\nRUN x \\\n  # c\n  y\nRUN z\n")
+    assert [made.line_of(step) for step in (1, 2, 3, 4)] == [2, 3, 5, 8]
+
+
+def test_digest_depends_on_what_an_image_depends_on(tmp_path: Path) -> None:
+    made = context(tmp_path, "FROM a\n")
+    first = made.digest({})
+    os.utime(tmp_path / "Dockerfile", (1, 1))
+    assert made.digest({}) == first
+    assert made.digest({"arg": "1"}) != first
+    (tmp_path / "Dockerfile").chmod(0o755)
+    assert made.digest({}) != first
+
+
+def test_things_that_exist_only_once() -> None:
+    merged = {
+        "services": {
+            "main": {"container_name": "fixed", "ports": [{"published": "8080", "protocol": "tcp"}, {"target": 1}]},
+            "host": {"network_mode": "host"},
+        },
+        "networks": {
+            "default": {"name": "p_default"},
+            "own": {"name": "p_own", "ipam": {"config": [{"subnet": "10.9.0.0/24"}]}},
+            "far": {"name": "far", "external": True},
+            "named": {"name": "shared"},
+        },
+        "volumes": {"data": {"name": "p_data"}, "named": {"name": "all"}},
+    }
+    assert unique_things(merged, "p") == [
+        "container-fixed",
+        "host-network",
+        "networks-shared",
+        "port-8080-tcp",
+        "subnet-10.9.0.0/24",
+        "volumes-all",
+    ]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"services": {"main": {}, "x": {"network_mode": "host"}}}, {"networks": {"far": {"external": True}}}],
+)
+def test_task_without_network_may_not_have_one_of_its_own(change: dict[str, object]) -> None:
+    merged = {"services": {"main": {}}, **change}
+    with pytest.raises(UnsupportedError, match="without network"):
+        override_file(merged, SandboxSpec("x", network=False), ENGINE, labels={}, images={}, workdir="/", lease_sec=1)
+
+
+def _into(target: bytearray):  # type: ignore[no-untyped-def]
+    async def sink(data: bytes) -> None:
+        target.extend(data)
+
+    return sink
