@@ -10,7 +10,7 @@ demo: $(VENV)/.demo
 	$(BIN)/pytest tasks --bf-sandbox local
 
 test: lint
-	$(BIN)/pytest tests -n $(JOBS)
+	$(BIN)/pytest tests -n $(JOBS) --dist loadfile
 
 lint: $(VENV)/.test
 	$(BIN)/ruff format --check .

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from pytest_benchflow.results import Results
 
 
+_SHOWN_NOTES = 5
+
+
 class Controller:
     """One per pytest run."""
 
@@ -98,6 +101,7 @@ class Controller:
         job = results.job_directory()
         report = results.report(self._expected, exit_status=exit_status, job_dir=job, finished_at=_iso(time.time()))
         self._lines = summary_lines(report.summary) if report.summary else []
+        self._notes += [f"note: {note}" for note in results.notes()[:_SHOWN_NOTES]]
         if job is not None:
             self._notes.append(f"results: {run.shown(job)}")
         if run.settings.json is not None:

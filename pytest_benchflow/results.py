@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -57,6 +58,11 @@ class Results:
             summary=group(entries),
             rollouts=entries,
         )
+
+    def notes(self) -> list[str]:
+        """Return what the rollouts have to say, each thing once, the most common first."""
+        found = Counter(note for raw in self.raw.values() for note in cast("list[str]", raw["notes"]))
+        return [f"{note} ({count} rollouts)" if count > 1 else note for note, count in found.most_common()]
 
     def job_directory(self) -> str | None:
         """Return where the results are, None if there are none."""

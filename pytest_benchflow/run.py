@@ -17,7 +17,8 @@ from pytest_benchflow.bridge import OnEngine
 from pytest_benchflow.current import short_errors
 from pytest_benchflow.errors import UsageError
 from pytest_benchflow.matrix import Cell, cells
-from pytest_benchflow.settings import Settings, default_concurrency, read_settings
+from pytest_benchflow.read_settings import read_settings
+from pytest_benchflow.settings import Settings, default_concurrency
 
 if TYPE_CHECKING:
     from pytest_benchflow.agents import AgentRegistry

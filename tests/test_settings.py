@@ -9,7 +9,8 @@ import pytest
 
 from pytest_benchflow.errors import UsageError
 from pytest_benchflow.options import is_asked_for
-from pytest_benchflow.settings import AgentChoice, Override, Settings, read_settings
+from pytest_benchflow.read_settings import read_settings
+from pytest_benchflow.settings import AgentChoice, Override, Settings
 
 Read = Callable[..., Settings]
 

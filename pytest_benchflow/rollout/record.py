@@ -114,6 +114,7 @@ class Record:
             and CheckSummary(passed=len(checks.passed), failed=len(checks.failed), failing=[*checks.failed]),
             verifier_tail=self.verifier_tail,
             steps=self.steps,
+            notes=self.notes,
             timing={**self.timing, "total": round(time.monotonic() - self._began, 4)},
             started_at=self.started_at,
             finished_at=utc_now(),

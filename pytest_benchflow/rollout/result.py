@@ -81,6 +81,7 @@ class RolloutResult(_Record):
     checks: CheckSummary | None = None
     verifier_tail: str | None = Field(default=None, description="the last lines the verifier printed")
     steps: list[StepResult] = []
+    notes: list[str] = Field(default=[], description="facts about the sandbox and the rollout that explain the result")
     timing: dict[str, float] = Field(default={}, description="seconds by phase")
     started_at: str
     finished_at: str

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import traceback
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_benchflow.agents import Agent, AgentContext, AgentOutcome, PromptResult, Session
-from pytest_benchflow.errors import BenchflowError, CannotRunHere, Category, SandboxError, UsageError
-from pytest_benchflow.rollout.artifacts import Kept, keep_artifacts, place_artifacts
-from pytest_benchflow.rollout.environment import agent_spec, verifier_spec
+from pytest_benchflow.agents import Agent, AgentContext, PromptResult, Session
+from pytest_benchflow.errors import BenchflowError, CannotRunHere, Category, UsageError
+from pytest_benchflow.rollout.environment import agent_spec
 from pytest_benchflow.rollout.healthcheck import wait_until_healthy
 from pytest_benchflow.rollout.record import Record
 from pytest_benchflow.rollout.result import ErrorInfo, RolloutResult, StepResult
+from pytest_benchflow.rollout.stage import (
+    UNLIMITED_AGENT_SEC,
+    StageRun,
+    agent_limit,
+    must,
+    verifier_env,
+    verifier_limit,
+)
 from pytest_benchflow.rollout.steps import combine, reaches
 from pytest_benchflow.rollout.store import write_json, write_text
 from pytest_benchflow.rollout.support import refuse_unsupported
-from pytest_benchflow.tasks import load_task, resolve_env
-from pytest_benchflow.verify import Verification, Verifier, output_tail
+from pytest_benchflow.tasks import load_task
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout.config import RolloutConfig
@@ -29,16 +33,8 @@ if TYPE_CHECKING:
     from pytest_benchflow.sandboxes import Sandbox
     from pytest_benchflow.tasks import Stage, Task
 
-_STEP_TIMEOUT_SEC = 180.0
 _STOP_TIMEOUT_SEC = 60.0
 _MARGIN_SEC = 1800.0
-_UNLIMITED_AGENT_SEC = 24 * 3600.0
-
-# One command for all of it, since every exec costs; the prompt comes through standard input.
-_PREPARE = """
-for d in /logs/agent /logs/verifier /logs/artifacts; do mkdir -p "$d" && chmod 777 "$d" || exit 1; done
-rm -rf -- /logs/agent/* && cat >/instruction.md
-"""
 
 
 class Rollout:
@@ -58,10 +54,8 @@ class Rollout:
         self.record = Record(config, task)
         self._resources = resources
         self._on_phase = on_phase
-        self._stage: Stage = task.stages[0]
         self._agent_env: dict[str, str] = {}
-        self._sandbox: Sandbox | None = None
-        self._verifier_sandbox: Sandbox | None = None
+        self._work: StageRun | None = None
         self._session: Session | None = None
         self._ready = False
         self._closed = False
@@ -74,9 +68,7 @@ class Rollout:
     @property
     def sandbox(self) -> Sandbox:
         """The agent's sandbox."""
-        if self._sandbox is None:
-            raise UsageError("the rollout has no sandbox yet", advice="await setup() first")
-        return self._sandbox
+        return self._stage().sandbox
 
     @property
     def result(self) -> RolloutResult:
@@ -109,32 +101,28 @@ class Rollout:
             refuse_unsupported(self.task, backend)
             self._agent_env = {**self.agent.environment(self.task), **self.config.agent_env}
             for stage in self.task.stages:
-                self._verifier_env(stage)
+                verifier_env(self.task, stage, self.config)
             directory = self.record.make_directory(self.config.jobs_dir / (self.config.job_name or ""))
             self.record.digest = await self._resources.digest(self.task)
-            facts = {
-                "rollout_name": self.record.name,
-                "task_name": self.task.name,
-                "task_digest": self.record.digest,
-            }
+            facts = {"rollout_name": self.record.name, "task_name": self.task.name, "task_digest": self.record.digest}
             write_json(directory / "config.json", {**facts, **self.config.public(), "sandbox": backend.name})
-            self._sandbox = backend.create(agent_spec(self.task, self.config, self.record.name))
-            self._backend = backend
+            sandbox = backend.create(agent_spec(self.task, self.config, self.record.name))
+            self._work = StageRun(self.config, self.task, self.task.stages[0], self.record, backend, sandbox)
 
     async def start(self) -> None:
         """Start the sandbox and bring it to where an agent can begin."""
+        work = self._stage()
+        environment = self.task.config.environment
         with self._phase("start"):
-            sandbox = self.sandbox
-            await sandbox.start()
-            self.record.notes += sandbox.notes
-            self._write_sandbox_facts(sandbox)
-            for command in self.task.config.environment.setup_commands:
-                await self._must(
-                    command.command, command.timeout_sec, user=command.user, cwd=command.cwd, env=command.env
+            await work.sandbox.start()
+            self._write_sandbox_facts(work.sandbox)
+            for setup in environment.setup_commands:
+                await must(
+                    work.sandbox, setup.command, setup.timeout_sec, user=setup.user, cwd=setup.cwd, env=setup.env
                 )
-            if self.task.config.environment.healthcheck is not None:
-                await wait_until_healthy(sandbox, self.task.config.environment.healthcheck)
-            await self._enter(self.task.stages[0])
+            if environment.healthcheck is not None:
+                await wait_until_healthy(work.sandbox, environment.healthcheck)
+            await work.prepare()
 
     async def install_agent(self) -> None:
         """Make the agent ready in the sandbox."""
@@ -153,9 +141,10 @@ class Rollout:
     async def execute(self, prompt: str | None = None) -> PromptResult:
         """Send a prompt, the task's own by default, on the open session or a new one."""
         session = self._session or await self.connect()
-        text = self._stage.instruction if prompt is None else prompt
+        stage = self._stage().stage
+        text = stage.instruction if prompt is None else prompt
         with self._phase("execute"):
-            done = await session.prompt(text, timeout_sec=self._agent_limit(self._stage))
+            done = await session.prompt(text, timeout_sec=agent_limit(stage, self.config))
         self.record.prompted(text, done)
         return done
 
@@ -171,8 +160,7 @@ class Rollout:
             raise UsageError("there is nothing to verify yet", advice="await install_agent() first")
         await self.disconnect()
         with self._phase("verify"):
-            kept = await self._collect()
-            verified = await self._verified(kept)
+            verified = await self._stage().verify()
         self.record.checks = verified.checks
         self.record.rewards = verified.rewards
         return verified.rewards
@@ -203,15 +191,15 @@ class Rollout:
         except BaseException:
             await self.cleanup()
             raise
+        # Before the clean-up: what was paid for is on disk whatever happens to the sandbox.
         result = self.record.write()
         await self.cleanup()
         return result
 
     async def _run_stages(self) -> None:
         rewards: list[dict[str, float]] = []
-        for number, stage in enumerate(self.task.stages):
-            if number:
-                await self._enter(stage)
+        for stage in self.task.stages:
+            await self._enter(stage)
             await self.execute()
             rewards.append(await self.verify())
             if stage.name is not None:
@@ -223,110 +211,37 @@ class Rollout:
             self.record.rewards = combine(rewards, self.task.config.multi_step_reward_strategy)
 
     async def _enter(self, stage: Stage) -> None:
-        """Prepare the workspace for a stage: its files, its prompt, clean agent logs."""
-        self._stage = stage
-        done = await self.sandbox.exec(
-            _PREPARE, user=0, stdin=stage.instruction.encode(), timeout_sec=_STEP_TIMEOUT_SEC
-        )
-        if done.return_code:
-            raise SandboxError(f"could not prepare the workspace: {done.stderr.strip()[:300]}")
-        if stage.workdir_dir is not None:
-            await self.sandbox.upload_dir(stage.workdir_dir, self.sandbox.workdir)
-            if (stage.workdir_dir / "setup.sh").exists():
-                await self._must("bash setup.sh", self._agent_limit(stage) or _UNLIMITED_AGENT_SEC, user=None)
-        if stage.healthcheck is not None:
-            await wait_until_healthy(self.sandbox, stage.healthcheck)
+        """Go on to a stage; the first one was prepared when the sandbox started."""
+        work = self._stage()
+        if stage is not work.stage:
+            with self._phase("start"):
+                work.stage = stage
+                await work.prepare()
 
-    async def _collect(self) -> list[Kept]:
-        """Take the agent's logs and the artifacts out, before the tests come in."""
-        output = self._output()
-        try:
-            await self.sandbox.download_dir("/logs/agent", output / "agent")
-        except FileNotFoundError:
-            self.record.notes.append("the agent removed /logs/agent")
-        if self.record.outcome is AgentOutcome.NONZERO_EXIT:
-            write_text(output / "agent" / "exit-code.txt", f"{self.record.detail}\n")
-        for hook in self._stage.verifier.collect:
-            await self._try_hook(hook.command, hook.user, hook.timeout_sec)
-        return await keep_artifacts(self.sandbox, self._stage.artifacts, output / "artifacts")
-
-    async def _try_hook(self, command: str, user: str | int | None, timeout_sec: float) -> None:
-        try:
-            done = await self.sandbox.exec(command, user=user, timeout_sec=timeout_sec)
-            failed = f"exit status {done.return_code}" if done.return_code else None
-        except TimeoutError:
-            failed = f"no end within {timeout_sec:g} s"
-        if failed:
-            self.record.notes.append(f"collect hook {command!r}: {failed}")
-
-    async def _verified(self, kept: list[Kept]) -> Verification:
-        into = self._output() / "verifier"
-        separate = self._stage.verifier.mode == "separate"
-        verifier = await self._separate_verifier(kept) if separate else self._shared_verifier()
-        try:
-            verified = await verifier.run(into)
-        finally:
-            self.record.verifier_tail = output_tail(into)
-            await self._stop_verifier_sandbox()
-        if not separate and self._stage is not self.task.stages[-1]:
-            await verifier.clear()
-        return verified
-
-    def _shared_verifier(self) -> Verifier:
-        return self._verifier(self.sandbox, upload=True)
-
-    async def _separate_verifier(self, kept: list[Kept]) -> Verifier:
-        spec = verifier_spec(self.task, self._stage, self.config, f"{self.record.name}-verifier")
-        if self._stage is self.task.stages[-1]:
-            await self.sandbox.stop()
-        self._verifier_sandbox = sandbox = self._backend.create(spec)
-        await sandbox.start()
-        await place_artifacts(sandbox, kept, self._output() / "artifacts")
-        return self._verifier(sandbox, upload=self._stage.verifier.uploads_tests)
-
-    def _verifier(self, sandbox: Sandbox, *, upload: bool) -> Verifier:
-        return Verifier(
-            sandbox=sandbox,
-            stage=self._stage,
-            target=self.task.tests_target,
-            env=self._verifier_env(self._stage),
-            timeout_sec=self._stage.verifier.timeout_sec * self.config.timeout_multiplier,
-            upload=upload,
-        )
-
-    def _verifier_env(self, stage: Stage) -> dict[str, str]:
-        resolved = resolve_env(stage.verifier.env, os.environ, f"{self.task.file}: [verifier.env]")
-        return {**resolved, **self.config.verifier_env}
-
-    def _agent_limit(self, stage: Stage) -> float | None:
-        limit = stage.agent_timeout_sec if self.config.timeout is None else self.config.timeout
-        return None if limit is None else limit * self.config.timeout_multiplier
+    def _stage(self) -> StageRun:
+        if self._work is None:
+            raise UsageError("the rollout has no sandbox yet", advice="await setup() first")
+        return self._work
 
     def _hard_deadline(self) -> float:
         build = self.task.config.environment.build_timeout_sec * self.config.timeout_multiplier
         stages = sum(
-            (self._agent_limit(stage) or _UNLIMITED_AGENT_SEC)
-            + stage.verifier.timeout_sec * self.config.timeout_multiplier
+            (agent_limit(stage, self.config) or UNLIMITED_AGENT_SEC) + verifier_limit(stage, self.config)
             for stage in self.task.stages
         )
         return build + stages + _MARGIN_SEC
 
     def _context(self) -> AgentContext:
-        stage = self._stage
+        work = self._stage()
+        step = work.stage.name
         return AgentContext(
-            sandbox=self.sandbox,
+            sandbox=work.sandbox,
             task=self.task,
-            stage=stage,
+            stage=work.stage,
             env=self._agent_env,
-            user=stage.agent_user,
-            emit=lambda event: self.record.emit(event, step=stage.name),
+            user=work.stage.agent_user,
+            emit=lambda event: self.record.emit(event, step=step),
         )
-
-    def _output(self) -> Path:
-        """Where the files of the current stage go: the rollout's directory, or the step's in it."""
-        assert self.record.directory is not None  # setup() made it
-        step = self._stage.name
-        return self.record.directory if step is None else self.record.directory / "steps" / step
 
     @contextmanager
     def _phase(self, phase: str) -> Iterator[None]:
@@ -336,23 +251,6 @@ class Rollout:
             self._on_phase(self, phase)
         with self.record.in_phase(phase):
             yield
-
-    async def _must(
-        self,
-        command: str,
-        timeout_sec: float,
-        *,
-        user: str | int | None,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-    ) -> None:
-        try:
-            done = await self.sandbox.exec(command, user=user, cwd=cwd, env=env, timeout_sec=timeout_sec)
-        except TimeoutError:
-            raise SandboxError(f"{command!r} did not end within {timeout_sec:g} s", retryable=False) from None
-        if done.return_code:
-            said = (done.stderr.strip() or done.stdout.strip())[-300:]
-            raise SandboxError(f"{command!r} ended with status {done.return_code}: {said}", retryable=False)
 
     def _failed(self, error: BaseException) -> None:
         if isinstance(error, CannotRunHere):
@@ -368,26 +266,17 @@ class Rollout:
 
     def _write_sandbox_facts(self, sandbox: Sandbox) -> None:
         assert self.record.directory is not None  # setup() made it
-        facts = {
-            "sandbox": self._backend.name,
-            "id": sandbox.id,
-            "workdir": sandbox.workdir,
-            "notes": [*sandbox.notes],
-        }
-        write_json(self.record.directory / "sandbox.json", facts)
-
-    async def _stop_verifier_sandbox(self) -> None:
-        if self._verifier_sandbox is not None:
-            sandbox, self._verifier_sandbox = self._verifier_sandbox, None
-            await sandbox.stop()
+        self.record.notes += sandbox.notes
+        facts = {"sandbox": self.record.sandbox, "id": sandbox.id, "workdir": sandbox.workdir}
+        write_json(self.record.directory / "sandbox.json", {**facts, "notes": [*sandbox.notes]})
 
     async def _clean_up(self) -> None:
         try:
             async with asyncio.timeout(_STOP_TIMEOUT_SEC):
                 await self.disconnect()
-                await self._stop_verifier_sandbox()
-                if self._sandbox is not None:
-                    await self._sandbox.stop()
+                if self._work is not None:
+                    await self._work.stop()
+                    await self._work.sandbox.stop()
         except Exception as error:
             self.record.notes.append(f"cleanup: {error}")
         if not self.record.is_written:

@@ -22,7 +22,9 @@ from .engine import Engine, EngineError
 _TAIL_LINES = 30
 _STEP = re.compile(r"Step (\d+)/\d+ : (.*)")
 _STATUS = re.compile(r"returned a non-zero code: (\d+)$")
-_BUILDKIT_FAILED = re.compile(r"^Dockerfile:(\d+)$")
+_BUILDKIT_LINE = re.compile(r"^Dockerfile:(\d+)$|dockerfile parse error (?:on )?line (\d+)")
+_NOISE = re.compile(r"\x1b\[[0-9;]*m")
+_CHATTER = (" --->", "Removing intermediate container", "Removed intermediate container")
 
 
 class Build:
@@ -50,9 +52,7 @@ class Build:
                     packed.seek(0)
                     await (self._with_buildkit if self._context.needs_buildkit else self._with_engine)(packed, fresh)
             except TimeoutError:
-                raise self._failed(
-                    f"the build took longer than {timeout_sec:g} s", advice="raise build_timeout_sec"
-                ) from None
+                raise self._failed(f"the build took longer than {timeout_sec:g} s; raise build_timeout_sec") from None
 
     async def _with_engine(self, packed: BinaryIO, fresh: bool) -> None:
         query = {"t": self._tag, "rm": "1", "forcerm": "1", "labels": json.dumps(dict(self._labels))}
@@ -78,7 +78,7 @@ class Build:
             if match := _STEP.match(text):
                 self._line, self._step = self._context.line_of(int(match[1])), match[2]
                 self._tail.clear()
-            elif text.strip() and not text.startswith(" --->"):
+            elif (text := _NOISE.sub("", text)).strip() and not text.startswith(_CHATTER):
                 self._tail.append(text)
         if error := message.get("error"):
             match = _STATUS.search(error)
@@ -102,8 +102,7 @@ class Build:
             )
         except FileNotFoundError:
             raise self._failed(
-                "the Dockerfile needs BuildKit, and there is no docker command here",
-                advice="install the Docker CLI with buildx",
+                "the Dockerfile needs BuildKit, and there is no docker command here; install the Docker CLI with buildx"
             ) from None
         try:
             assert program.stdout is not None
@@ -115,15 +114,16 @@ class Build:
                 os.killpg(program.pid, signal.SIGKILL)
                 await asyncio.shield(program.wait())
         if code != 0:
-            raise self._failed(f"docker build ended with status {code}")
+            reason = next((line for line in reversed(self._tail) if line.startswith("ERROR: ")), f"status {code}")
+            raise self._failed(f"docker build: {reason.removeprefix('ERROR: ')}")
 
     def _read_plain(self, line: str) -> None:
-        if match := _BUILDKIT_FAILED.match(line):
-            self._line = int(match[1])
-        elif line.strip():
+        if match := _BUILDKIT_LINE.search(line):
+            self._line = int(match[1] or match[2])
+        if line.strip():
             self._tail.append(line)
 
-    def _failed(self, reason: str, *, advice: str | None = None) -> BuildError:
+    def _failed(self, reason: str) -> BuildError:
         where = f"{self._context.name}:{self._line}"
         first = f"{where}: {self._step}: {reason}" if self._step else f"{where}: {reason}"
-        return BuildError("\n    ".join([first, *self._tail]), advice=advice)
+        return BuildError("\n    ".join([first, *self._tail]))

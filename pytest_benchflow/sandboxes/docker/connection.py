@@ -89,7 +89,8 @@ async def open_connection(
         size = len(content) if file is None else os.fstat(file.fileno()).st_size
         head = f"POST {path}{'?' + urlencode(query) if query else ''} HTTP/1.1\r\nHost: docker\r\n"
         head += f"Content-Type: {kind}\r\nContent-Length: {size}\r\n"
-        head += "Connection: Upgrade\r\nUpgrade: tcp\r\n" if upgrade else "Connection: close\r\n"
+        # Never `Connection: close`: the engine would not notice a dropped connection and build on.
+        head += "Connection: Upgrade\r\nUpgrade: tcp\r\n" if upgrade else ""
         writer.write(head.encode() + b"\r\n" + content)
         if file is not None:
             await _send(file, writer)

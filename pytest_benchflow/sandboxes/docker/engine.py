@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pytest_benchflow.errors import SandboxError
 
-from .address import Address
+from .address import Address, probe
 
 if TYPE_CHECKING:
     import docker
 
 T = TypeVar("T")
 _THREADS = 32
+_PROBE_TIMEOUT_SEC = 20.0
 #: No single answer takes longer on a loaded machine; builds and pulls, which may, do not wait here.
 CALL_TIMEOUT_SEC = 180
 
@@ -54,6 +55,15 @@ class Engine:
         """Give `work` a client in a thread and return what it returns; SandboxError says what went wrong."""
         return await self.thread(lambda: self._call(work))
 
+    async def finish(self, work: Callable[[docker.APIClient], T]) -> T:
+        """Like `call`, but to its end even when cancelled: what is half made could not be removed."""
+        calling = asyncio.ensure_future(self.call(work))
+        try:
+            return await asyncio.shield(calling)
+        except asyncio.CancelledError:
+            await asyncio.wait([calling])
+            raise
+
     async def thread(self, work: Callable[[], T]) -> T:
         """Do other blocking work, such as packing files, in one of the threads."""
         return await asyncio.wrap_future(self._threads.submit(work))
@@ -76,6 +86,8 @@ class Engine:
         from docker.errors import APIError, DockerException
 
         try:
+            # The SDK leaves a socket open when nobody listens, and wraps the reason four times.
+            probe(self.address, _PROBE_TIMEOUT_SEC)
             return work(self._client())
         except APIError as error:
             text = str(error.explanation or error).strip()

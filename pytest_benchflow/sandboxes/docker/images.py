@@ -74,7 +74,8 @@ class Images:
             async with locked(tag):
                 if forced or not await self._is_current(tag, base):
                     await self._make(tag, make)
-            self._rebuilt.add(tag)
+            if forced:
+                self._rebuilt.add(tag)
             return await self.look(tag)
 
     async def _make(self, tag: str, make: Callable[[], Awaitable[None]]) -> None:

@@ -21,10 +21,10 @@ async def launch(
     engine: Engine, config: dict[str, Any], *, container_name: str, name: str, lease_sec: int
 ) -> Container:
     """Start a container and return it once PID 1 answers."""
-    await engine.call(lambda client: client.create_container_from_config(config, container_name))  # type: ignore[no-untyped-call]
+    await engine.finish(lambda client: client.create_container_from_config(config, container_name))  # type: ignore[no-untyped-call]
     channel = await attach(engine, container_name, name)
     try:
-        await engine.call(lambda client: client.start(container_name))
+        await engine.finish(lambda client: client.start(container_name))
         await channel.open(lease_sec)
     except EngineError as error:
         channel.close()

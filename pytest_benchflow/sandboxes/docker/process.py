@@ -55,6 +55,7 @@ class Streams:
                     self._changed.notify_all()
         finally:
             self.ended.set()
+            self._connection.close()
             with contextlib.suppress(RuntimeError):
                 async with self._changed:
                     self._changed.notify_all()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -58,9 +59,27 @@ class Watcher:
     def __init__(self, address: Address) -> None:
         self._address = address
         self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
 
     def watch(self, project: str, directory: Path) -> None:
         """Have a project and the directory of its files removed if this process dies."""
+        with self._lock:
+            self._start()
+            self._say(f"+{project} {directory}\n")
+
+    def forget(self, project: str) -> None:
+        """Say that a project is gone."""
+        with self._lock:
+            self._say(f"-{project}\n")
+
+    def close(self) -> None:
+        """End the watcher; idempotent."""
+        with self._lock:
+            process, self._process = self._process, None
+        if process is not None:
+            process.communicate()
+
+    def _start(self) -> None:
         if self._process is None:
             tls = [str(self._address.tls_dir)] if self._address.tls_dir else []
             self._process = subprocess.Popen(
@@ -70,17 +89,6 @@ class Watcher:
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
-        self._say(f"+{project} {directory}\n")
-
-    def forget(self, project: str) -> None:
-        """Say that a project is gone."""
-        self._say(f"-{project}\n")
-
-    def close(self) -> None:
-        """End the watcher; idempotent."""
-        process, self._process = self._process, None
-        if process is not None:
-            process.communicate()
 
     def _say(self, line: str) -> None:
         if self._process is not None and self._process.stdin is not None:
@@ -88,6 +96,8 @@ class Watcher:
                 self._process.stdin.write(line.encode())
                 self._process.stdin.flush()
             except BrokenPipeError:
+                # Somebody killed it; the next project gets a new one, and labels tell of the others.
+                self._process.wait()
                 self._process = None
 
 

@@ -34,7 +34,7 @@ class DockerSandbox:
         self._id = container_name(spec.name)
         self._image = ImageFacts("")
         self._container: Container | None = None
-        self._starting: asyncio.Task[Container] | None = None
+        self._starting: asyncio.Task[None] | None = None
         self._notes: list[str] = []
 
     @property
@@ -59,36 +59,42 @@ class DockerSandbox:
 
     async def start(self) -> None:
         """Build or pull what is missing and start the container."""
-        if self._container is not None:
-            return
-        self._image = await self._starter.image(self._spec, self._id)
-        self._starting = asyncio.ensure_future(self._starter.start(self._spec, self._image, self._id))
+        if self._starting is None:
+            self._starting = asyncio.ensure_future(self._bring_up())
         try:
-            # A container half made could not be removed, so this is done to its end even when cancelled.
-            self._container = await asyncio.shield(self._starting)
+            await asyncio.shield(self._starting)
         except BaseException:
             await asyncio.shield(self.stop())
             raise
-        self._notes += self._starter.notes(self._spec)
-        if self._image.is_task_files_only and self._spec.environment_dir is not None:
-            await self.upload_dir(self._spec.environment_dir, self.workdir)
+
+    async def _bring_up(self) -> None:
+        spec = self._spec
+        self._image = await self._starter.image(spec, self._id)
+        self._container = await self._starter.start(spec, self._image, self._id)
+        self._notes += self._starter.notes(spec)
+        if self._image.is_task_files_only and spec.environment_dir is not None:
+            await self.upload_dir(spec.environment_dir, self.workdir)
 
     async def stop(self, *, delete: bool = True) -> None:
         """Remove the container with all that runs in it; with `delete=False` it stays, without its processes."""
         starting, self._starting = self._starting, None
-        container, self._container = self._container, None
-        if starting is not None:
-            await asyncio.wait([starting])
-            failed = starting.cancelled() or starting.exception() is not None
-            container = container or (None if failed else starting.result())
-            if delete or container is None:
-                await self._starter.stop(self._id, container)
-            else:
-                self._id = await self._starter.keep(container)
-                self._notes.append(
-                    f"kept: enter it with `docker exec -it {self._id} bash`, remove it with `docker rm -f {self._id}`"
-                )
-        self._on_stop(self)
+        try:
+            if starting is not None:
+                starting.cancel()
+                await asyncio.wait([starting])
+                container, self._container = self._container, None
+                if delete or container is None:
+                    await self._starter.stop(self._id, container)
+                else:
+                    await self._keep(container)
+        finally:
+            self._on_stop(self)
+
+    async def _keep(self, container: Container) -> None:
+        self._id = await self._starter.keep(container)
+        self._notes.append(
+            f"kept: enter it with `docker exec -it {self._id} bash`, remove it with `docker rm -f {self._id}`"
+        )
 
     async def exec(
         self,

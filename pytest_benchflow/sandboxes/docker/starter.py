@@ -75,11 +75,13 @@ class Starter:
 
     async def stop(self, container_name: str, container: Container | None) -> None:
         """Remove a container, started or not; idempotent."""
-        await remove(self.engine, container_name)
-        if container is not None:
-            container.close()
-            # The loop closes sockets on its next turn, and may not have one afterwards.
-            await asyncio.sleep(0)
+        try:
+            await remove(self.engine, container_name)
+        finally:
+            if container is not None:
+                container.close()
+                # The loop closes sockets on its next turn, and may not have one afterwards.
+                await asyncio.sleep(0)
 
     async def keep(self, container: Container) -> str:
         """End every process but PID 1, let the container live on, and return its new name."""

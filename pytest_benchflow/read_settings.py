@@ -1,0 +1,244 @@
+"""Read the settings of a run: command line, then ini, then `[tool.benchflow]`, then defaults, each checked once."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TypeGuard, TypeVar
+
+import pytest
+
+from pytest_benchflow.errors import UsageError
+from pytest_benchflow.hints import did_you_mean
+from pytest_benchflow.options import OPTIONS, has_table, pyproject
+from pytest_benchflow.settings import AgentChoice, Override, Settings
+
+T = TypeVar("T")
+
+
+def read_settings(config: pytest.Config) -> Settings:
+    """Return the settings; anything wrong with them is one UsageError that names the option."""
+    return _Reader(config, _read_table(config)).settings()
+
+
+class _Reader:
+    def __init__(self, config: pytest.Config, table: dict[str, object]) -> None:
+        self._config = config
+        self._table = table
+        self._options = {option.name: option for option in OPTIONS}
+        known = {option.name.removeprefix("bf_") for option in OPTIONS if option.ini} | {
+            "agents",
+            "overrides",
+        }
+        for key in table:
+            if key not in known:
+                raise UsageError(f"[tool.benchflow] {key} is not known", advice=did_you_mean(key, known))
+
+    def settings(self) -> Settings:
+        selftest = self._flag("bf_selftest")
+        return Settings(
+            agents=(AgentChoice("nop"), AgentChoice("oracle")) if selftest else self._agents(),
+            sandbox=self._text("bf_sandbox") or "auto",
+            threshold=_or(self._number("bf_threshold", minimum=None), 1.0),
+            trials=_or(self._integer("bf_trials"), 1),
+            concurrency=self._concurrency(),
+            jobs_dir=self._path("bf_jobs_dir") or self._config.rootpath / "jobs",
+            job_name=self._job_name(),
+            json=self._path("bf_json", base=self._config.invocation_params.dir),
+            agent_env=self._env("bf_agent_env"),
+            verifier_env=self._env("bf_verifier_env"),
+            agent_timeout=self._number("bf_agent_timeout"),
+            timeout_multiplier=_or(self._number("bf_timeout_multiplier"), 1.0),
+            sources=tuple(self._list("bf_source")),
+            shard=self._shard(),
+            selftest=selftest,
+            dry_run=self._flag("bf_dry_run"),
+            report_only=self._flag("bf_report_only"),
+            strict=self._flag("bf_strict"),
+            force_build=self._flag("bf_force_build"),
+            overrides=tuple(self._overrides()),
+        )
+
+    def _raw(self, name: str) -> tuple[object, str]:
+        """Return the value that counts and how to name its source in a message."""
+        option = self._options[name]
+        cli = self._config.getoption(name)
+        if cli is not None:
+            return cli, option.flag
+        ini = self._config.getini(name) if option.ini else None
+        if ini is not None:
+            return ini, name
+        key = name.removeprefix("bf_")
+        return self._table.get(key), f"[tool.benchflow] {key}"
+
+    def _text(self, name: str) -> str | None:
+        value, source = self._raw(name)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, str | int | float) or str(value).strip() == "":
+            raise UsageError(f"{source} is {value!r}", advice="give a text")
+        return str(value)
+
+    def _flag(self, name: str) -> bool:
+        value, source = self._raw(name)
+        if value is not None and not isinstance(value, bool):
+            raise UsageError(f"{source} is {value!r}", advice="give true or false")
+        return bool(value)
+
+    def _number(self, name: str, *, minimum: float | None = 0.0) -> float | None:
+        value, source = self._raw(name)
+        return None if value is None else _number(value, source, minimum)
+
+    def _integer(self, name: str) -> int | None:
+        value, source = self._raw(name)
+        return None if value is None else _count(value, source)
+
+    def _list(self, name: str) -> list[str]:
+        value, source = self._raw(name)
+        if value is None:
+            return []
+        if isinstance(value, str):
+            return [value]
+        if not _are_texts(value):
+            raise UsageError(f"{source} is {value!r}", advice="give a text or a list of texts")
+        return value
+
+    def _path(self, name: str, base: Path | None = None) -> Path | None:
+        text = self._text(name)
+        if text is None:
+            return None
+        from_cli = self._config.getoption(name) is not None
+        start = self._config.invocation_params.dir if from_cli else self._config.rootpath
+        return (base or start) / os.path.expanduser(text)
+
+    def _env(self, name: str) -> dict[str, str]:
+        pairs: dict[str, str] = {}
+        for text in self._list(name):
+            key, sep, value = text.partition("=")
+            if not sep or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key):
+                shown = key if sep else text
+                raise UsageError(f"{self._raw(name)[1]} {shown!r} is no assignment", advice="write NAME=value")
+            pairs[key] = value
+        return pairs
+
+    def _concurrency(self) -> int | None:
+        text = self._text("bf_concurrency")
+        return None if text is None or text == "auto" else _count(text, self._raw("bf_concurrency")[1])
+
+    def _job_name(self) -> str | None:
+        text = self._text("bf_job_name")
+        if text is not None and not re.fullmatch(r"[\w.+=-]+", text.lstrip(".") or "/"):
+            raise UsageError(f"--bf-job-name {text!r} is no plain directory name", advice="use letters, digits, . _ -")
+        return text
+
+    def _shard(self) -> tuple[int, int] | None:
+        text = self._text("bf_shard")
+        if text is None:
+            return None
+        match = re.fullmatch(r"(\d+)/(\d+)", text)
+        if not match or not 1 <= int(match[1]) <= int(match[2]):
+            raise UsageError(f"--bf-shard {text!r} is no slice", advice="write I/N with 1 ≤ I ≤ N, for example 1/4")
+        return int(match[1]), int(match[2])
+
+    def _agents(self) -> tuple[AgentChoice, ...]:
+        names = [name.strip() for text in self._list("bf_agent") for name in text.split(",") if name.strip()]
+        if not names and self._list("bf_agent"):
+            raise UsageError("--bf-agent names no agent", advice="give at least one, for example oracle")
+        nested = {} if names else self._nested_agents()
+        chosen = list(dict.fromkeys(names or nested or ["oracle"]))
+        return tuple(AgentChoice(name, nested.get(name) or self._models_for(name, chosen)) for name in chosen)
+
+    def _models_for(self, agent: str, agents: Sequence[str]) -> tuple[str | None, ...]:
+        models: list[str | None] = []
+        for text in self._list("bf_model"):
+            owner, sep, model = text.partition("=")
+            if not sep or owner not in agents:
+                models.append(text)
+            elif owner == agent:
+                models.append(model)
+        return tuple(dict.fromkeys(models)) or (None,)
+
+    def _nested_agents(self) -> dict[str, tuple[str | None, ...]]:
+        agents: dict[str, tuple[str | None, ...]] = {}
+        for row in _rows(self._table, "agents", {"name", "models"}):
+            name, models = row.get("name"), row.get("models", [])
+            if not isinstance(name, str) or not _are_texts(models):
+                raise UsageError("[[tool.benchflow.agents]] needs name = TEXT and models = [TEXT, …]")
+            agents[name] = tuple(models)
+        return agents
+
+    def _overrides(self) -> list[Override]:
+        found = []
+        for row in _rows(self._table, "overrides", {"tasks", "threshold", "trials", "timeout"}):
+            where = "[[tool.benchflow.overrides]]"
+            patterns = row.get("tasks")
+            if isinstance(patterns, str):
+                patterns = [patterns]
+            if not isinstance(patterns, list) or not patterns:
+                raise UsageError(f"{where} needs tasks = PATTERN")
+            threshold, trials, timeout = row.get("threshold"), row.get("trials"), row.get("timeout")
+            found += [
+                Override(
+                    str(pattern),
+                    None if threshold is None else _number(threshold, f"{where} threshold", None),
+                    None if trials is None else _count(trials, f"{where} trials"),
+                    None if timeout is None else _number(timeout, f"{where} timeout", 0.0),
+                )
+                for pattern in patterns
+            ]
+        return found
+
+
+def _are_texts(value: object) -> TypeGuard[list[str]]:
+    return isinstance(value, list) and all(isinstance(part, str) and part for part in value)
+
+
+def _or(value: T | None, default: T) -> T:
+    return default if value is None else value
+
+
+def _number(value: object, source: str, minimum: float | None) -> float:
+    try:
+        number = math.nan if isinstance(value, bool) else float(str(value))
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number) or (minimum is not None and number <= minimum):
+        bound = "" if minimum is None else f" above {minimum:g}"
+        raise UsageError(f"{source} is {value!r}", advice=f"give a number{bound}")
+    return number
+
+
+def _count(value: object, source: str) -> int:
+    text = str(value)
+    if isinstance(value, bool) or not text.isdecimal() or int(text) < 1:
+        raise UsageError(f"{source} is {value!r}", advice="give a whole number from 1 up")
+    return int(text)
+
+
+def _rows(table: Mapping[str, object], key: str, known: set[str]) -> list[dict[str, object]]:
+    rows = table.get(key, [])
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise UsageError(f"[tool.benchflow] {key} is no array of tables", advice=f"write [[tool.benchflow.{key}]]")
+    for row in rows:
+        for name in row:
+            if name not in known:
+                raise UsageError(f"[[tool.benchflow.{key}]] {name} is not known", advice=did_you_mean(name, known))
+    return rows
+
+
+def _read_table(config: pytest.Config) -> dict[str, object]:
+    if not has_table(config):
+        return {}
+    import tomli
+
+    path = pyproject(config)
+    try:
+        table: object = tomli.loads(path.read_text("utf-8")).get("tool", {}).get("benchflow", {})
+    except (ValueError, AttributeError) as error:
+        raise UsageError(f"{path}: {error}") from None
+    if not isinstance(table, dict):
+        raise UsageError(f"{path}: tool.benchflow is no table", advice="write [tool.benchflow]")
+    return table

@@ -1,0 +1,167 @@
+"""One stage of a rollout: bring the workspace to where the agent starts, take its work out, score it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_benchflow.agents import AgentOutcome
+from pytest_benchflow.errors import SandboxError
+from pytest_benchflow.rollout.artifacts import Kept, keep_artifacts, place_artifacts
+from pytest_benchflow.rollout.environment import verifier_spec
+from pytest_benchflow.rollout.healthcheck import wait_until_healthy
+from pytest_benchflow.rollout.store import write_text
+from pytest_benchflow.tasks import resolve_env
+from pytest_benchflow.verify import Verification, Verifier, output_tail
+
+if TYPE_CHECKING:
+    from pytest_benchflow.rollout.config import RolloutConfig
+    from pytest_benchflow.rollout.record import Record
+    from pytest_benchflow.sandboxes import Backend, Sandbox
+    from pytest_benchflow.tasks import Stage, Task
+
+UNLIMITED_AGENT_SEC = 24 * 3600.0
+_STEP_TIMEOUT_SEC = 180.0
+
+# One command for all of it, since every exec costs; the prompt comes through standard input.
+_PREPARE = """
+for d in /logs/agent /logs/verifier /logs/artifacts; do mkdir -p "$d" && chmod 777 "$d" || exit 1; done
+rm -rf -- /logs/agent/* && cat >/instruction.md
+"""
+
+
+def agent_limit(stage: Stage, config: RolloutConfig) -> float | None:
+    """Return the seconds the agent has in a stage, None for no limit."""
+    limit = stage.agent_timeout_sec if config.timeout is None else config.timeout
+    return None if limit is None else limit * config.timeout_multiplier
+
+
+def verifier_limit(stage: Stage, config: RolloutConfig) -> float:
+    """Return the seconds the verifier has."""
+    return stage.verifier.timeout_sec * config.timeout_multiplier
+
+
+def verifier_env(task: Task, stage: Stage, config: RolloutConfig) -> dict[str, str]:
+    """Return the verifier's variables, filled in from the runner's environment."""
+    resolved = resolve_env(stage.verifier.env, os.environ, f"{task.file}: [verifier.env]")
+    return {**resolved, **config.verifier_env}
+
+
+async def must(
+    sandbox: Sandbox,
+    command: str,
+    timeout_sec: float,
+    *,
+    user: str | int | None = None,
+    cwd: str | None = None,
+    env: Mapping[str, str] | None = None,
+) -> None:
+    """Run a command of the task's own that has to succeed."""
+    try:
+        done = await sandbox.exec(command, user=user, cwd=cwd, env=env, timeout_sec=timeout_sec)
+    except TimeoutError:
+        raise SandboxError(f"{command!r} did not end within {timeout_sec:g} s", retryable=False) from None
+    if done.return_code:
+        said = (done.stderr.strip() or done.stdout.strip())[-300:]
+        raise SandboxError(f"{command!r} ended with status {done.return_code}: {said}", retryable=False)
+
+
+@dataclass(slots=True)
+class StageRun:
+    """The work on one stage; all stages of a task share the agent's sandbox."""
+
+    config: RolloutConfig
+    task: Task
+    stage: Stage
+    record: Record
+    backend: Backend
+    sandbox: Sandbox
+    _verifier_sandbox: Sandbox | None = field(default=None, init=False)
+
+    @property
+    def is_last(self) -> bool:
+        """Whether no other stage follows."""
+        return self.stage is self.task.stages[-1]
+
+    @property
+    def output(self) -> Path:
+        """Where the files of the stage go: the rollout's directory, or the step's in it."""
+        assert self.record.directory is not None  # setup() made it
+        step = self.stage.name
+        return self.record.directory if step is None else self.record.directory / "steps" / step
+
+    async def prepare(self) -> None:
+        """Put the prompt and the step's files in place, and wait until the environment is ready."""
+        stage, sandbox = self.stage, self.sandbox
+        done = await sandbox.exec(_PREPARE, user=0, stdin=stage.instruction.encode(), timeout_sec=_STEP_TIMEOUT_SEC)
+        if done.return_code:
+            raise SandboxError(f"could not prepare the workspace: {done.stderr.strip()[:300]}")
+        if stage.workdir_dir is not None:
+            await sandbox.upload_dir(stage.workdir_dir, sandbox.workdir)
+            if (stage.workdir_dir / "setup.sh").exists():
+                await must(sandbox, "bash setup.sh", agent_limit(stage, self.config) or UNLIMITED_AGENT_SEC)
+        if stage.healthcheck is not None:
+            await wait_until_healthy(sandbox, stage.healthcheck)
+
+    async def verify(self) -> Verification:
+        """Take the agent's logs and artifacts out, then run the hidden tests, here or in a sandbox of their own."""
+        kept = await self._collect()
+        into = self.output / "verifier"
+        separate = self.stage.verifier.mode == "separate"
+        try:
+            verifier = self._verifier(await self._fresh_sandbox(kept) if separate else self.sandbox)
+            verified = await verifier.run(into)
+        finally:
+            self.record.verifier_tail = output_tail(into)
+            await self.stop()
+        if not separate and not self.is_last:
+            await verifier.clear()
+        return verified
+
+    async def stop(self) -> None:
+        """Stop the verifier's own sandbox, if there is one."""
+        if self._verifier_sandbox is not None:
+            sandbox, self._verifier_sandbox = self._verifier_sandbox, None
+            await sandbox.stop()
+
+    async def _collect(self) -> list[Kept]:
+        output = self.output
+        try:
+            await self.sandbox.download_dir("/logs/agent", output / "agent")
+        except FileNotFoundError:
+            self.record.notes.append("the agent removed /logs/agent")
+        if self.record.outcome is AgentOutcome.NONZERO_EXIT:
+            write_text(output / "agent" / "exit-code.txt", f"{self.record.detail}\n")
+        for hook in self.stage.verifier.collect:
+            await self._try_hook(hook.command, hook.user, hook.timeout_sec)
+        return await keep_artifacts(self.sandbox, self.stage.artifacts, output / "artifacts")
+
+    async def _try_hook(self, command: str, user: str | int | None, timeout_sec: float) -> None:
+        """Run a collect hook; its failure is noted and nothing more."""
+        try:
+            await must(self.sandbox, command, timeout_sec, user=user)
+        except SandboxError as error:
+            self.record.notes.append(f"collect hook: {error}")
+
+    async def _fresh_sandbox(self, kept: list[Kept]) -> Sandbox:
+        """Start a sandbox for the verifier alone, with nothing of the agent's in it but the artifacts."""
+        spec = verifier_spec(self.task, self.stage, self.config, f"{self.record.name}-verifier")
+        if self.is_last:
+            await self.sandbox.stop()
+        self._verifier_sandbox = sandbox = self.backend.create(spec)
+        await sandbox.start()
+        await place_artifacts(sandbox, kept, self.output / "artifacts")
+        return sandbox
+
+    def _verifier(self, sandbox: Sandbox) -> Verifier:
+        return Verifier(
+            sandbox=sandbox,
+            stage=self.stage,
+            target=self.task.tests_target,
+            env=verifier_env(self.task, self.stage, self.config),
+            timeout_sec=verifier_limit(self.stage, self.config),
+            upload=self.stage.verifier.uploads_tests,
+        )
