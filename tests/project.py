@@ -17,6 +17,8 @@ import pytest
 
 SOLVE = "echo done > /app/done.txt"
 TEST = "if [ -e /app/done.txt ]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt"
+NO_DAEMON = "unix:///nowhere/docker.sock"
+"""Keeps `auto` on the local sandbox, whatever runs on this machine."""
 DOCKERFILE = "FROM debian:bookworm-slim\nWORKDIR /app\n"
 INI = "[pytest]\nasyncio_default_fixture_loop_scope = function\nfilterwarnings = error\n"
 RUN_TIMEOUT_SEC = 120
@@ -119,7 +121,8 @@ class Project:
         """Return an environment that knows nothing of the pytest run we are in."""
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTEST_", "GITHUB_", "BF_"))}
         kept.pop("CI", None)
-        return {**kept, "BF_CACHE_DIR": str(self.cache), "COLUMNS": "160", "PY_COLORS": "0", **(more or {})}
+        own = {"BF_CACHE_DIR": str(self.cache), "COLUMNS": "160", "PY_COLORS": "0", "DOCKER_HOST": NO_DAEMON}
+        return {**kept, **own, **(more or {})}
 
     def ids(self, *args: str) -> list[str]:
         """Return the ids that pytest collects, in its order."""

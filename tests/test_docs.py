@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from project import NO_DAEMON
 
 from pytest_benchflow.options import OPTIONS, markdown_table
 from pytest_benchflow.reporting import Report
@@ -25,8 +26,9 @@ QUICK = ["hello-world", "sql-top-customers", "clean-orders-csv", "recover-lost-c
 
 
 @pytest.fixture
-def project(pytester: pytest.Pytester) -> Path:
-    """A project with some of the demo tasks."""
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with some of the demo tasks, on the local sandbox."""
+    monkeypatch.setenv("DOCKER_HOST", NO_DAEMON)
     for name in QUICK:
         shutil.copytree(ROOT / "tasks" / name, pytester.path / "tasks" / name)
     pytester.makeini("[pytest]\nasyncio_default_fixture_loop_scope = function\n")

@@ -25,11 +25,25 @@ def _local() -> Backend:
     return LocalBackend()
 
 
+def _best() -> tuple[str, str]:
+    from .docker import daemon_answers
+
+    if daemon_answers():
+        return "docker", "its daemon answers"
+    return "local", "embedded, no Docker daemon answers"
+
+
+def _docker() -> Backend:
+    from .docker import DockerBackend
+
+    return DockerBackend()
+
+
 class SandboxRegistry:
     """Knows the backends of this package, of installed packages, and those registered by hand."""
 
     def __init__(self) -> None:
-        self._factories: dict[str, Factory] = {"local": _local}
+        self._factories: dict[str, Factory] = {"docker": _docker, "local": _local}
         self._searched = False
 
     def register(self, name: str, factory: Factory) -> None:
@@ -50,7 +64,7 @@ class SandboxRegistry:
     def resolve(self, name: str) -> tuple[str, str]:
         """Return the backend that a user's word means here, and why; UsageError if there is none."""
         if name == AUTO:
-            return "local", "embedded, needs no daemon"
+            return _best()
         self._search()
         if name not in self._factories:
             raise UsageError(f"unknown sandbox {name!r}", advice=did_you_mean(name, [*self._factories, AUTO]))

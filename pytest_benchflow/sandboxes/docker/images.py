@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
@@ -79,6 +80,7 @@ class Images:
             return await self.look(tag)
 
     async def _make(self, tag: str, make: Callable[[], Awaitable[None]]) -> None:
+        before = await self._inspect(tag)
         async with locked(*self._slots):
             try:
                 await make()
@@ -86,6 +88,15 @@ class Images:
                 # The other rollouts of this task would only wait for the same.
                 self._failed[tag] = error
                 raise
+        if before is not None:
+            await self._remove_replaced(tag, str(before["Id"]))
+
+    async def _remove_replaced(self, tag: str, old: str) -> None:
+        """Remove the image that had a name before, unless it is the same one or still in use."""
+        now = await self._inspect(tag)
+        if now is not None and now["Id"] != old:
+            with contextlib.suppress(EngineError):
+                await self._engine.call(lambda client: client.remove_image(old))
 
     async def _built(self, directory: Path, spec: SandboxSpec) -> ImageFacts:
         context = BuildContext(directory)

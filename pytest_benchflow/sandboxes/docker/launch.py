@@ -14,6 +14,7 @@ from .container import Container
 from .engine import Engine, EngineError
 
 _REMOVE_TIMEOUT_SEC = 60.0
+_REMOVE_ATTEMPTS = 4
 _NO_BASH = re.compile(r'exec: "bash".*(not found|no such file)', re.IGNORECASE)
 
 
@@ -44,19 +45,20 @@ async def attach(engine: Engine, container_id: str, name: str) -> Channel:
 
 async def remove(engine: Engine, container_id: str) -> None:
     """Kill and remove a container with its anonymous volumes, and return when it is gone; idempotent."""
+    failures = 0
     async with asyncio.timeout(_REMOVE_TIMEOUT_SEC):
         while True:
             try:
                 await engine.call(lambda client: client.remove_container(container_id, force=True, v=True))
+                return
             except EngineError as error:
                 if error.status == 404:
                     return
-                # It is being removed already: it ended by itself.
-                if error.status != 409:
+                # 409: it ended by itself and is being removed already. 500: a busy file system lets go in a while.
+                failures += error.status != 409
+                if failures == _REMOVE_ATTEMPTS:
                     raise
-                await asyncio.sleep(0.05)
-            else:
-                return
+                await asyncio.sleep(0.05 if error.status == 409 else 0.5)
 
 
 def _not_started(error: EngineError, config: dict[str, Any], name: str) -> SandboxError:

@@ -132,7 +132,8 @@ class Project:
         images, tags = self._starter.images, {}
         for service, build in compose_files.built_services(self._config).items():
             context = BuildContext(Path(build["context"]))
-            facts = {"service": json.dumps(build, sort_keys=True)}
+            # Where the context lies makes no difference, only what is in it.
+            facts = {"service": json.dumps({**build, "context": None}, sort_keys=True)}
             tags[service] = await images.tag_for(context, facts)
 
             async def make(service: str = service, tag: str = tags[service]) -> None:
