@@ -1,0 +1,51 @@
+"""The demo benchmark itself: sound tasks, and the same outcomes wherever they run."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from project import Project
+
+from pytest_benchflow.sandboxes.docker import daemon_answers
+
+TASKS = Path(__file__).parents[2] / "tasks"
+Outcomes = dict[str, tuple[str, float]]
+
+
+def outcomes(project: Project, sandbox: str, **env: str) -> Outcomes:
+    """Run nop, which must not pass, and oracle, which must, on every task."""
+    report = project.root / f"{sandbox}.json"
+    done = project.run(str(TASKS), "--bf-selftest", "--bf-sandbox", sandbox, "--bf-json", str(report), env=env)
+    assert done.ret == 0, done.stdout.str()
+    rollouts = json.loads(report.read_text())["rollouts"]
+    return {entry["id"]: (entry["status"], entry["result"]["reward"]) for entry in rollouts}
+
+
+@pytest.fixture(scope="module")
+def project(new_project: Callable[..., Project]) -> Project:
+    return new_project()
+
+
+@pytest.fixture(scope="module")
+def local(project: Project) -> Outcomes:
+    return outcomes(project, "local")
+
+
+def test_every_task_gives_all_to_its_solution_and_nothing_to_idleness(local: Outcomes) -> None:
+    rewards: dict[bool, set[float]] = {True: set(), False: set()}
+    for nodeid, (_, reward) in local.items():
+        rewards[nodeid.endswith("::oracle")].add(reward)
+    assert rewards == {True: {1.0}, False: {0.0}}
+    assert len(local) == 2 * sum(path.is_dir() for path in TASKS.iterdir())
+
+
+@pytest.mark.docker
+def test_docker_gives_the_same_outcomes(local: Outcomes, project: Project) -> None:
+    if not daemon_answers() and not os.environ.get("BF_REQUIRE_DOCKER"):
+        pytest.skip("no Docker daemon answers")
+    address = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+    assert outcomes(project, "docker", DOCKER_HOST=address) == local
