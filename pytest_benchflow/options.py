@@ -39,7 +39,7 @@ class Option:
 OPTIONS: tuple[Option, ...] = (
     Option("--bf-agent", "list", "agent to run, or several with commas; repeatable", "NAME[,NAME…]", "oracle"),
     Option("--bf-model", "list", "model for every agent, or agent=model for one; repeatable", "ID", "agent's own"),
-    Option("--bf-sandbox", "text", "where rollouts run: local, or any registered backend", "NAME", "auto"),
+    Option("--bf-sandbox", "text", "where rollouts run: local, docker, or any registered backend", "NAME", "auto"),
     Option("--bf-threshold", "float", "reward needed to pass; a task or a marker may set its own", "X", "1.0"),
     Option("--bf-trials", "int", "repetitions of every combination", "K", "1"),
     Option("--bf-concurrency", "text", "rollouts in flight inside one process", "N|auto", "auto"),
