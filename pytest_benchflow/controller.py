@@ -31,6 +31,7 @@ class Controller:
         self._results: Results | None = None
         self._expected: list[str] = []
         self._finished: set[str] = set()
+        self._lines: list[str] = []
         self._notes: list[str] = []
 
     @pytest.hookimpl(optionalhook=True)
@@ -78,8 +79,6 @@ class Controller:
             terminalreporter.section("benchflow")
             for line in (*self._lines, *self._notes):
                 terminalreporter.line(line)
-
-    _lines: Sequence[str] = ()
 
     def _gathered(self) -> Results:
         if self._results is None:

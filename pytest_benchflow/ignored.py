@@ -29,8 +29,10 @@ class Ignored:
         )
         # What is left of pytest's own answer are patterns of names; other plugins are asked as ever.
         self._names = re.compile("|".join(fnmatch.translate(pattern) for pattern in patterns) or r"(?!)")
-        own = manager.get_plugin(_PYTESTS_OWN)
-        self._ask_others = manager.subset_hook_caller("pytest_ignore_collect", [own] if own is not None else [])
+        answering = manager.hook.pytest_ignore_collect.get_hookimpls()
+        self._others = [impl for impl in reversed(answering) if impl.plugin_name != _PYTESTS_OWN]
+        known = {"collection_path", "config"}
+        self._must_ask |= any(impl.hookwrapper or impl.wrapper or set(impl.argnames) - known for impl in self._others)
 
     def __call__(self, entry: os.DirEntry[str], path: Path, *, is_dir: bool) -> bool:
         """Say whether an entry is left out."""
@@ -38,7 +40,9 @@ class Ignored:
             return bool(self._ask(collection_path=path, config=self._config))
         if self._names.match(entry.name) is not None:
             return True
-        return bool(self._ask_others(collection_path=path, config=self._config))
+        given = {"collection_path": path, "config": self._config}
+        answers = (impl.function(*(given[name] for name in impl.argnames)) for impl in self._others)
+        return bool(next((answer for answer in answers if answer is not None), None))
 
 
 def _is_plainly_a_task(directory: str) -> bool:

@@ -71,7 +71,7 @@ class Run:
         """The kinds of sandbox this run knows."""
         from pytest_benchflow.sandboxes import SandboxRegistry
 
-        registry = SandboxRegistry()
+        registry = SandboxRegistry(docker_network=self.settings.docker_network)
         self.config.hook.pytest_bf_register_sandboxes(registry=registry)
         return registry
 
@@ -131,9 +131,9 @@ class Run:
             self.index.save()
 
     async def preflight(self) -> None:
-        """Raise one clear error if no rollout could start: the job's name is taken, or no sandbox works here."""
-        _ = self.job_directory
+        """Raise one clear error if no rollout could start: no sandbox works here, or the job's name is taken."""
         await self.resources.backend(self.sandbox_name)
+        _ = self.job_directory  # last, so that a run that cannot start leaves none behind
 
     def close(self) -> None:
         """Stop everything that still runs; idempotent."""
@@ -180,6 +180,9 @@ class Run:
             agent_env=settings.agent_env,
             verifier_env=settings.verifier_env,
             force_build=settings.force_build,
+            base_image_override=settings.base_image_override,
+            context_root=settings.context_root,
+            keep_sandbox=settings.keep_sandbox,
             jobs_dir=self.job_directory.parent,
             job_name=self.job_directory.name,
             key=node.nodeid,
