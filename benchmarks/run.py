@@ -7,12 +7,16 @@ import tempfile
 from pathlib import Path
 
 import collection
+import docker_rollouts
+import local_sandboxes
 import rollouts
 
 BENCHMARKS = {
     "collection.collecting": collection.collecting,
     "collection.overhead": collection.overhead,
     "rollouts.local": rollouts.local,
+    "local.sandboxes": local_sandboxes.sandboxes,
+    "docker.rollouts": docker_rollouts.rollouts,
 }
 
 

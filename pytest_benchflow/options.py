@@ -73,6 +73,16 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option("--bf-strict", "flag", "unknown keys in task files are errors", default="off"),
     Option("--bf-force-build", "flag", "build environments anew, past the cache", default="off"),
+    Option("--bf-base-image-override", "text", "image that Dockerfiles stand on, instead of their own FROM", "IMAGE"),
+    Option("--bf-context-root", "text", "where files that a Dockerfile copies are, if not in environment/", "DIR"),
+    Option("--bf-docker-network", "text", "network of containers that may have one", "host|bridge|NAME", "engine's"),
+    Option(
+        "--bf-keep-sandbox",
+        "text",
+        "leave sandboxes for inspection, and print how to enter and remove them",
+        "never|failed|always",
+        "never",
+    ),
 )
 
 

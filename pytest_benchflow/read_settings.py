@@ -7,14 +7,14 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeGuard, TypeVar
+from typing import TypeGuard, TypeVar, cast, get_args
 
 import pytest
 
 from pytest_benchflow.errors import UsageError
 from pytest_benchflow.hints import did_you_mean
 from pytest_benchflow.options import OPTIONS, has_table, pyproject
-from pytest_benchflow.settings import AgentChoice, Override, Settings
+from pytest_benchflow.settings import AgentChoice, KeepSandbox, Override, Settings
 
 T = TypeVar("T")
 
@@ -59,6 +59,10 @@ class _Reader:
             report_only=self._flag("bf_report_only"),
             strict=self._flag("bf_strict"),
             force_build=self._flag("bf_force_build"),
+            base_image_override=self._text("bf_base_image_override"),
+            context_root=self._context_root(),
+            docker_network=self._text("bf_docker_network"),
+            keep_sandbox=self._keep_sandbox(),
             overrides=tuple(self._overrides()),
         )
 
@@ -142,6 +146,20 @@ class _Reader:
         if not match or not 1 <= int(match[1]) <= int(match[2]):
             raise UsageError(f"--bf-shard {text!r} is no slice", advice="write I/N with 1 ≤ I ≤ N, for example 1/4")
         return int(match[1]), int(match[2])
+
+    def _context_root(self) -> Path | None:
+        path = self._path("bf_context_root")
+        if path is not None and not path.is_dir():
+            raise UsageError(f"{self._raw('bf_context_root')[1]}: {path} is no directory")
+        return path
+
+    def _keep_sandbox(self) -> KeepSandbox:
+        text = self._text("bf_keep_sandbox") or "never"
+        for word in get_args(KeepSandbox):
+            if text == word:
+                return cast("KeepSandbox", word)
+        source = self._raw("bf_keep_sandbox")[1]
+        raise UsageError(f"{source} is {text!r}", advice="give never, failed or always")
 
     def _agents(self) -> tuple[AgentChoice, ...]:
         names = [name.strip() for text in self._list("bf_agent") for name in text.split(",") if name.strip()]

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import Literal
 
+KeepSandbox = Literal["never", "failed", "always"]
 _CONCURRENCY_LIMIT = 16
 
 
@@ -56,6 +58,10 @@ class Settings:
     report_only: bool
     strict: bool
     force_build: bool
+    base_image_override: str | None
+    context_root: Path | None
+    docker_network: str | None
+    keep_sandbox: KeepSandbox
     overrides: tuple[Override, ...] = ()
 
 

@@ -89,6 +89,8 @@ def test_agents_and_their_models(read: Read, args: list[str], agents: list[Agent
         (["--bf-job-name=.."], "--bf-job-name '..' is no plain directory name; use letters, digits, . _ -"),
         (["--bf-agent=,"], "--bf-agent names no agent; give at least one, for example oracle"),
         (["--bf-sandbox="], "--bf-sandbox is ''; give a text"),
+        (["--bf-keep-sandbox=sometimes"], "--bf-keep-sandbox is 'sometimes'; give never, failed or always"),
+        (["--bf-context-root=/nowhere"], "--bf-context-root: /nowhere is no directory"),
     ],
 )
 def test_a_bad_option_is_one_line_that_names_it(read: Read, args: list[str], message: str) -> None:
@@ -175,7 +177,12 @@ def test_every_ini_key_is_read(read: Read, pytester: pytest.Pytester) -> None:
         bf_report_only = true
         bf_strict = true
         bf_force_build = true
+        bf_base_image_override = debian:trixie
+        bf_context_root = shared
+        bf_docker_network = host
+        bf_keep_sandbox = failed
     """
+    pytester.mkdir("shared")
     settings = read(ini="\n".join(line.strip() for line in ini.splitlines()))
     assert [agent.name for agent in settings.agents] == ["nop", "oracle"]
     assert (settings.sandbox, settings.threshold, settings.trials, settings.concurrency) == ("local", 0.5, 2, 3)
@@ -186,6 +193,9 @@ def test_every_ini_key_is_read(read: Read, pytester: pytest.Pytester) -> None:
     assert settings.report_only
     assert settings.strict
     assert settings.force_build
+    assert (settings.base_image_override, settings.docker_network) == ("debian:trixie", "host")
+    assert settings.context_root == pytester.path / "shared"
+    assert settings.keep_sandbox == "failed"
 
 
 def test_the_table_holds_a_nested_matrix(read: Read) -> None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_benchflow.rollout.config import RolloutConfig
+    from pytest_benchflow.sandboxes import Backend
     from pytest_benchflow.tasks import EnvironmentConfig, Stage, Task
 
 
@@ -34,13 +35,26 @@ def verifier_spec(task: Task, stage: Stage, config: RolloutConfig, name: str) ->
     return replace(spec, network=stage.verifier.network.mode != "no-network")
 
 
+def override_notes(task: Task, config: RolloutConfig, backend: Backend) -> list[str]:
+    """Return why another base image has no effect, if it was asked for and has none."""
+    if config.base_image_override is None:
+        return []
+    if not backend.capabilities.docker_image:
+        return [f"--bf-base-image-override has no effect in the {backend.name} sandbox, where FROM is the host"]
+    if task.environment_dir is None or not (task.environment_dir / "Dockerfile").is_file():
+        return ["--bf-base-image-override has no effect on tasks without a Dockerfile"]
+    return []
+
+
 def _spec(
     environment: EnvironmentConfig, directory: Path | None, config: RolloutConfig, name: str, where: str
 ) -> SandboxSpec:
+    # A prebuilt image stands on the base that is to be replaced.
+    builds = config.base_image_override is not None and directory is not None and (directory / "Dockerfile").is_file()
     return SandboxSpec(
         name=name,
         environment_dir=directory,
-        docker_image=environment.docker_image,
+        docker_image=None if builds else environment.docker_image,
         env=resolve_env(environment.env, os.environ, where),
         workdir=environment.workdir,
         network=environment.network_mode != "no-network",

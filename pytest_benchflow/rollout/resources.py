@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import tempfile
+from collections.abc import Awaitable
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_benchflow.agents import AgentRegistry
+from pytest_benchflow.rollout.context import make_context
+from pytest_benchflow.sandboxes import CONTEXT_PREFIX
 
 if TYPE_CHECKING:
+    from pytest_benchflow.rollout.config import RolloutConfig
     from pytest_benchflow.sandboxes import Backend, SandboxRegistry
     from pytest_benchflow.tasks import Task
 
@@ -20,6 +28,8 @@ class Resources:
         self.sandboxes = sandboxes
         self._backends: dict[str, asyncio.Task[Backend]] = {}
         self._digests: dict[str, str] = {}
+        self._contexts: dict[tuple[Path, str | None, Path | None], asyncio.Task[Path]] = {}
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
 
     async def backend(self, name: str) -> Backend:
         """Return the backend called `name`, checked once; all rollouts that ask get the same answer."""
@@ -35,16 +45,40 @@ class Resources:
             self._digests[key] = await asyncio.to_thread(task.digest)
         return self._digests[key]
 
+    async def prepared(self, task: Task, config: RolloutConfig) -> Task:
+        """Return the task with the build context that the configuration asks for, made once per run."""
+        directory, base, root = task.environment_dir, config.base_image_override, config.context_root
+        if directory is None or (base is None and root is None) or not (directory / "Dockerfile").is_file():
+            return task
+        key = (directory, base, root)
+        if key not in self._contexts:
+            if self._scratch is None:
+                self._scratch = tempfile.TemporaryDirectory(prefix=f"{CONTEXT_PREFIX}{os.getpid()}-")
+            target = Path(self._scratch.name) / str(len(self._contexts)) / directory.name
+            making = asyncio.to_thread(make_context, directory, target, base_image=base, root=root)
+            self._contexts[key] = asyncio.ensure_future(_then(making, target))
+        return replace(task, environment_dir=await asyncio.shield(self._contexts[key]))
+
     async def aclose(self) -> None:
-        """End every backend."""
+        """End every backend and remove what was made for them."""
         for opening in self._backends.values():
             if not opening.done():
                 opening.cancel()
             elif not opening.cancelled() and opening.exception() is None:
                 await opening.result().aclose()
         self._backends.clear()
+        await asyncio.gather(*self._contexts.values(), return_exceptions=True)
+        self._contexts.clear()
+        if self._scratch is not None:
+            self._scratch.cleanup()
+            self._scratch = None
 
     async def _open(self, name: str) -> Backend:
         backend = self.sandboxes.create(name)
         await backend.preflight()
         return backend
+
+
+async def _then(making: Awaitable[None], target: Path) -> Path:
+    await making
+    return target

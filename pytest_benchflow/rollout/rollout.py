@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pytest_benchflow.agents import Agent, AgentContext, PromptResult, Session
 from pytest_benchflow.errors import BenchflowError, CannotRunHere, Category, UsageError
-from pytest_benchflow.rollout.environment import agent_spec
+from pytest_benchflow.rollout.environment import agent_spec, override_notes
 from pytest_benchflow.rollout.healthcheck import wait_until_healthy
 from pytest_benchflow.rollout.record import Record
 from pytest_benchflow.rollout.result import ErrorInfo, RolloutResult, StepResult
@@ -57,7 +57,9 @@ class Rollout:
         self._agent_env: dict[str, str] = {}
         self._work: StageRun | None = None
         self._session: Session | None = None
+        self._started = False
         self._ready = False
+        self._interrupted = False
         self._closed = False
 
     @classmethod
@@ -106,6 +108,8 @@ class Rollout:
             self.record.digest = await self._resources.digest(self.task)
             facts = {"rollout_name": self.record.name, "task_name": self.task.name, "task_digest": self.record.digest}
             write_json(directory / "config.json", {**facts, **self.config.public(), "sandbox": backend.name})
+            self.record.notes += override_notes(self.task, self.config, backend)
+            self.task = await self._resources.prepared(self.task, self.config)
             sandbox = backend.create(agent_spec(self.task, self.config, self.record.name))
             self._work = StageRun(self.config, self.task, self.task.stages[0], self.record, backend, sandbox)
 
@@ -115,6 +119,8 @@ class Rollout:
         environment = self.task.config.environment
         with self._phase("start"):
             await work.sandbox.start()
+            self._started = True
+            self.record.notes += work.sandbox.notes
             self._write_sandbox_facts(work.sandbox)
             for setup in environment.setup_commands:
                 await must(
@@ -189,12 +195,13 @@ class Rollout:
         except (Exception, CannotRunHere) as error:
             self._failed(error)
         except BaseException:
+            self._interrupted = True
             await self.cleanup()
             raise
         # Before the clean-up: what was paid for is on disk whatever happens to the sandbox.
         result = self.record.write()
         await self.cleanup()
-        return result
+        return result if self.record.notes == result.notes else self.record.write()
 
     async def _run_stages(self) -> None:
         rewards: list[dict[str, float]] = []
@@ -266,7 +273,6 @@ class Rollout:
 
     def _write_sandbox_facts(self, sandbox: Sandbox) -> None:
         assert self.record.directory is not None  # setup() made it
-        self.record.notes += sandbox.notes
         facts = {"sandbox": self.record.sandbox, "id": sandbox.id, "workdir": sandbox.workdir}
         write_json(self.record.directory / "sandbox.json", {**facts, "notes": [*sandbox.notes]})
 
@@ -276,8 +282,30 @@ class Rollout:
                 await self.disconnect()
                 if self._work is not None:
                     await self._work.stop()
-                    await self._work.sandbox.stop()
+                    await self._end_sandbox(self._work.sandbox)
         except Exception as error:
             self.record.notes.append(f"cleanup: {error}")
         if not self.record.is_written:
             self.record.write()
+
+    async def _end_sandbox(self, sandbox: Sandbox) -> None:
+        """Stop the sandbox, unless it is to be kept; one that cannot outlive its runner leaves its workspace."""
+        keep = self._started and not self._interrupted and self.config.keeps_sandbox(passed=self.result.passed)
+        if keep and not sandbox.capabilities.keeps:
+            await self._keep_workspace(sandbox)
+        known = len(sandbox.notes)
+        await sandbox.stop(delete=not keep)
+        if keep:
+            self.record.notes += sandbox.notes[known:]
+            self._write_sandbox_facts(sandbox)
+
+    async def _keep_workspace(self, sandbox: Sandbox) -> None:
+        assert self.record.directory is not None  # setup() made it
+        where = f"{self.record.sandbox} sandboxes end with their rollout"
+        try:
+            async with asyncio.timeout(_STOP_TIMEOUT_SEC / 2):
+                await sandbox.download_dir(sandbox.workdir, self.record.directory / "workspace")
+        except (BenchflowError, OSError) as error:
+            self.record.notes.append(f"{where}, and {sandbox.workdir} could not be copied: {error}")
+        else:
+            self.record.notes.append(f"{where}: {sandbox.workdir} is kept as workspace/ beside its result.json")

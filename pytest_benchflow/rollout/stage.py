@@ -149,7 +149,7 @@ class StageRun:
     async def _fresh_sandbox(self, kept: list[Kept]) -> Sandbox:
         """Start a sandbox for the verifier alone, with nothing of the agent's in it but the artifacts."""
         spec = verifier_spec(self.task, self.stage, self.config, f"{self.record.name}-verifier")
-        if self.is_last:
+        if self.is_last and self.config.keep_sandbox == "never":
             await self.sandbox.stop()
         self._verifier_sandbox = sandbox = self.backend.create(spec)
         await sandbox.start()

@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .base import Backend, Capabilities, ExecResult, Limits, Process, Sandbox, SandboxSpec
 from .registry import SandboxRegistry
 
+if TYPE_CHECKING:
+    from .leftovers import CONTEXT_PREFIX, Leftovers, Trace, docker_images, docker_leftovers, local_leftovers
+
+_OF_LEFTOVERS = ("CONTEXT_PREFIX", "Leftovers", "Trace", "docker_images", "docker_leftovers", "local_leftovers")
+
 __all__ = [
+    "CONTEXT_PREFIX",
     "Backend",
     "Capabilities",
     "ExecResult",
+    "Leftovers",
     "Limits",
     "Process",
     "Sandbox",
     "SandboxRegistry",
     "SandboxSpec",
+    "Trace",
+    "docker_images",
+    "docker_leftovers",
+    "local_leftovers",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Import what only cleaning up needs when it is first used."""
+    if name not in _OF_LEFTOVERS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from . import leftovers
+
+    return getattr(leftovers, name)

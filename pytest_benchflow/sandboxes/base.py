@@ -39,6 +39,8 @@ class Capabilities:
     windows: bool = False
     users: bool = False
     snapshots: bool = False
+    keeps: bool = False
+    """Whether a sandbox stopped with `delete=False` outlives its runner."""
 
 
 @dataclass(frozen=True, slots=True)

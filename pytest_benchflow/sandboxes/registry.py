@@ -33,17 +33,18 @@ def _best() -> tuple[str, str]:
     return "local", "embedded, no Docker daemon answers"
 
 
-def _docker() -> Backend:
+def _docker(network: str | None) -> Backend:
     from .docker import DockerBackend
 
-    return DockerBackend()
+    return DockerBackend(network=network)
 
 
 class SandboxRegistry:
     """Knows the backends of this package, of installed packages, and those registered by hand."""
 
-    def __init__(self) -> None:
-        self._factories: dict[str, Factory] = {"docker": _docker, "local": _local}
+    def __init__(self, *, docker_network: str | None = None) -> None:
+        """Use `docker_network` for containers that may have one: host, bridge or a name; None lets Docker choose."""
+        self._factories: dict[str, Factory] = {"docker": lambda: _docker(docker_network), "local": _local}
         self._searched = False
 
     def register(self, name: str, factory: Factory) -> None:

@@ -312,3 +312,64 @@ def test_concurrency_is_a_cap(project: Project) -> None:
     spans = [tuple(map(int, path.read_text().split())) for path in project.root.glob("jobs/*/*/verifier/times")]
     assert len(spans) == 4
     assert max(sum(b <= begin < e for b, e in spans) for begin, _ in spans) <= 2
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one-process", "two-workers"])
+@pytest.mark.parametrize(
+    ("keep", "kept"), [("never", []), ("failed", ["bad"]), ("always", ["bad", "good"])], ids=lambda value: str(value)
+)
+def test_a_local_sandbox_that_is_to_be_kept_leaves_its_workspace(
+    new_project: Callable[..., Project], keep: str, kept: list[str], workers: tuple[str, ...]
+) -> None:
+    project = new_project()
+    project.task("tasks/good")
+    project.task("tasks/bad", test=HALF)
+    done = project.run("tasks", f"--bf-keep-sandbox={keep}", *workers)
+    done.assert_outcomes(passed=1, failed=1)
+    found = [path for path in project.rollout_dirs() if (path / "workspace").exists()]
+    assert [path.name.partition("__")[0] for path in found] == kept
+    assert all((path / "workspace/done.txt").read_text() == "done\n" for path in found)
+    note = "local sandboxes end with their rollout: /app is kept as workspace/ beside its result.json"
+    said = [line for line in done.outlines if note in line]
+    assert len(said) == bool(kept)
+    for path in project.rollout_dirs():
+        result = json.loads((path / "result.json").read_text())
+        assert (note in result["notes"]) is (path in found)
+        assert result["reward"] is not None
+
+
+def test_a_rollout_that_broke_keeps_its_workspace(new_project: Callable[..., Project]) -> None:
+    project = new_project()
+    project.task("tasks/broken", test="exit 1")
+    project.run("tasks", "--bf-keep-sandbox=failed").assert_outcomes(errors=1)
+    assert (project.rollout_dir() / "workspace/done.txt").exists()
+
+
+def test_an_environment_that_cannot_start_has_nothing_to_keep(new_project: Callable[..., Project]) -> None:
+    project = new_project()
+    project.task("tasks/unbuilt", dockerfile="FROM debian\nRUN false\n")
+    project.run("tasks", "--bf-keep-sandbox=always").assert_outcomes(errors=1)
+    assert not (project.rollout_dir() / "workspace").exists()
+    assert not any("workspace" in note for note in project.results()[project.rollout_dir().name]["notes"])  # type: ignore[attr-defined]
+
+
+def test_files_of_a_dockerfile_may_come_from_a_context_root(new_project: Callable[..., Project]) -> None:
+    project = new_project().write({"shared/lib/tool.py": "tool", "outside/x": "x"})
+    dockerfile = "FROM debian:bookworm-slim\nWORKDIR /app\nCOPY lib own.txt /app/\n"
+    solve = "cat tool.py own.txt > done.txt"
+    test = "[ $(cat /app/done.txt) = toolown ] && echo 1 > /logs/verifier/reward.txt"
+    task = project.task("tasks/t", dockerfile=dockerfile, solve=solve, test=test, files={"environment/own.txt": "own"})
+    before = sorted(task.rglob("*"))
+    project.run("tasks", "--bf-context-root=shared").assert_outcomes(passed=1)
+    assert sorted(task.rglob("*")) == before
+    assert (task / "environment/Dockerfile").read_text() == dockerfile
+    (project.root / "shared/lib/link").symlink_to("../../outside")
+    done = project.run("tasks", "--bf-context-root=shared")
+    done.assert_outcomes(errors=1)
+    done.stdout.fnmatch_lines(["*environment/Dockerfile:3: lib: *shared/lib/link is a link that leaves the context*"])
+
+
+def test_another_base_image_means_nothing_to_the_local_sandbox_which_says_so(three: Project) -> None:
+    done = three.run("tasks/sound", "--bf-base-image-override=debian:trixie", "--bf-sandbox=local")
+    done.assert_outcomes(passed=1)
+    done.stdout.fnmatch_lines(["note: --bf-base-image-override has no effect in the local sandbox*"])

@@ -17,7 +17,7 @@ import pytest
 from sandbox_helpers import StartSandbox, needs_users, output
 
 from pytest_benchflow.errors import BuildError, UnsupportedError
-from pytest_benchflow.sandboxes import Limits, SandboxSpec
+from pytest_benchflow.sandboxes import SandboxSpec
 from pytest_benchflow.sandboxes.local import LocalBackend
 
 Write = Callable[..., Path]
@@ -60,11 +60,6 @@ async def test_the_images_path_keeps_the_systems(start: StartSandbox, environmen
     sandbox = await start(environment_dir=environment("FROM x\nENV PATH=/mine/bin:$PATH\n"))
     assert (await output(sandbox, "echo $PATH; ls /usr > /dev/null && echo found")).split()[1:] == ["found"]
     assert (await output(sandbox, "echo $PATH")).startswith("/mine/bin:/usr/local/sbin:")
-
-
-async def test_limits_that_are_not_enforced_are_said(start: StartSandbox) -> None:
-    sandbox = await start(limits=Limits(cpus=1, memory_mb=512))
-    assert "cpus and memory_mb are not enforced in the local sandbox" in sandbox.notes
 
 
 async def test_the_spec_overrides_the_image(start: StartSandbox, environment: Write) -> None:
@@ -286,15 +281,15 @@ async def test_a_build_has_many_layers(start: StartSandbox, environment: Write) 
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ("FROM x AS a\nFROM y\n", "Dockerfile:2: a second FROM makes a multi-stage build"),
-        ("FROM x\nCOPY --from=y /a /a\n", "Dockerfile:2: COPY --from needs another image"),
+        ("FROM x\nCOPY --from=y /a /a\n", "Dockerfile:2: COPY --from=y needs another image"),
+        ("FROM x AS a\nCOPY --from=a /a /a\n", "Dockerfile:2: COPY --from=a needs another image"),
+        ("FROM x AS a\nFROM y\nCOPY --from=a /*.py /\n", "Dockerfile:3: COPY --from with a pattern (/*.py)"),
         ("FROM x\nRUN --mount=type=cache,target=/x true\n", "Dockerfile:2: RUN --mount is not supported here"),
         (
             "FROM x\nADD https://example.org/a /a\n",
             "Dockerfile:2: ADD https://example.org/a: downloading is not supported",
         ),
         ("FROM x\nONBUILD RUN true\n", "Dockerfile:2: ONBUILD is not supported here"),
-        ("FROM x\nRUN cat <<EOF\nEOF\n", r"Dockerfile:2: RUN with a here-document (<<EOF) is not supported here"),
     ],
 )
 async def test_what_only_an_image_build_can_do_is_refused_by_name(
@@ -304,3 +299,85 @@ async def test_what_only_an_image_build_can_do_is_refused_by_name(
         await start(environment_dir=environment(lines))
     assert message in str(failure.value)
     assert str(failure.value).endswith("; use --bf-sandbox docker")
+
+
+@pytest.mark.parametrize(
+    ("text", "command", "expected"),
+    [
+        ("RUN <<EOF\necho one > /x\n# a comment\n\necho two >> /x\nEOF\nENV A=1\n", "cat /x; echo $A", "one\ntwo\n1\n"),
+        ("RUN cat > /x <<EOF && echo more >> /x\nFROM here\nEOF\n", "cat /x", "FROM here\nmore\n"),
+        ("RUN <<EOF\n#!/usr/bin/env python3\nopen('/x', 'w').write('py')\nEOF\n", "cat /x", "py"),
+        ("RUN <<-EOF\n\techo tab > /x\n\tEOF\n", "cat /x", "tab\n"),
+        ("RUN paste /dev/fd/3 - 3<<a <<b > /x\n1\na\n2\nb\n", "cat /x", "1\t2\n"),
+        ("RUN echo 'no <<EOF here' > /x\n", "cat /x", "no <<EOF here\n"),
+        ("ENV W=word\nCOPY <<EOF /d/x\n'$W' \"${W}\" \\$W\nEOF\n", "cat /d/x", "'word' \"word\" $W\n"),
+        ("ENV W=word\nCOPY <<'EOF' /d/x\n$W\nEOF\n", "cat /d/x", "$W\n"),
+        ("COPY --chmod=755 <<a.sh <<b /d/\necho a\na.sh\nbee\nb\n", "/d/a.sh; cat /d/b", "a\nbee\n"),
+    ],
+)
+async def test_here_documents_are_read(
+    start: StartSandbox, environment: Write, text: str, command: str, expected: str
+) -> None:
+    sandbox = await start(environment_dir=environment(f"FROM x\n{text}"))
+    assert await output(sandbox, command) == expected
+
+
+async def test_a_changed_here_document_makes_a_new_layer(start: StartSandbox, environment: Write) -> None:
+    for word in ("one", "two"):
+        sandbox = await start(environment_dir=environment(f"FROM x\nCOPY <<EOF /x\n{word}\nEOF\n"))
+        assert await output(sandbox, "cat /x") == f"{word}\n"
+
+
+async def test_a_here_document_comes_from_no_stage(start: StartSandbox, environment: Write) -> None:
+    with pytest.raises(BuildError, match="Dockerfile:3: COPY --from cannot take a here-document"):
+        await start(environment_dir=environment("FROM x AS a\nFROM y\nCOPY --from=a <<E /x\nE\n"))
+
+
+async def test_a_here_document_without_end_is_an_error(start: StartSandbox, environment: Write) -> None:
+    with pytest.raises(BuildError, match=r"Dockerfile:2: the here-document EOF never ends; close it with a line"):
+        await start(environment_dir=environment("FROM x\nRUN <<EOF\necho\n"))
+
+
+STAGES = """
+FROM golang AS Build
+ENV ONLY=build
+WORKDIR /src
+RUN mkdir -p out/deep && echo tool > out/tool && chmod 755 out/tool && ln -s tool out/deep/link && echo one > one
+FROM build AS more
+RUN echo $ONLY > /src/two
+FROM debian
+COPY --from=build /src/out /opt/out/
+COPY --from=0 --chmod=600 src/one /one
+COPY --from=more /src/one /src/two /both/
+"""
+
+
+async def test_stages_are_built_and_copied_from(start: StartSandbox, environment: Write) -> None:
+    sandbox = await start(environment_dir=environment(STAGES))
+    assert await output(sandbox, "cat /one /both/*; stat -c '%a %U' /one /opt/out/tool") == (
+        "one\none\nbuild\n600 root\n755 root\n"
+    )
+    assert (
+        await output(sandbox, "readlink /opt/out/deep/link; ls -d /src 2>/dev/null; echo [$ONLY]; pwd")
+        == "tool\n[]\n/app\n"
+    )
+    assert [note for note in sandbox.notes if "FROM" in note] == [
+        "FROM golang is the host's own system here",
+        "FROM debian is the host's own system here",
+    ]
+
+
+async def test_a_stage_nobody_needs_is_not_built(start: StartSandbox, environment: Write) -> None:
+    sandbox = await start(environment_dir=environment("FROM x AS tests\nRUN exit 3\nFROM x\nRUN echo fine > /x\n"))
+    assert await output(sandbox, "cat /x") == "fine\n"
+
+
+async def test_a_change_in_a_stage_reaches_what_is_copied(start: StartSandbox, environment: Write) -> None:
+    for word in ("one", "two"):
+        text = f"FROM x AS a\nRUN echo {word} > /x\nFROM y\nCOPY --from=a /x /x\n"
+        assert await output(await start(environment_dir=environment(text)), "cat /x") == f"{word}\n"
+
+
+async def test_what_a_stage_does_not_have_is_an_error(start: StartSandbox, environment: Write) -> None:
+    with pytest.raises(BuildError, match="Dockerfile:3: COPY /none: not found in the stage it is copied from"):
+        await start(environment_dir=environment("FROM x AS a\nFROM y\nCOPY --from=a /none /x\n"))

@@ -6,6 +6,7 @@ import asyncio
 import time
 
 import pytest
+from sandbox_helpers import processes
 
 from pytest_benchflow.errors import SandboxError
 from pytest_benchflow.sandboxes import Process, Sandbox
@@ -126,3 +127,30 @@ async def test_stopping_the_sandbox_ends_the_streams(sandbox: Sandbox) -> None:
     assert await reading == b""
     with pytest.raises(SandboxError):
         await process.wait()
+
+
+async def test_kill_finds_what_a_program_left_when_it_ended(sandbox: Sandbox) -> None:
+    process = await sandbox.open_process(["bash", "-c", "setsid sleep 4021 & (sleep 4022 &); exit 6"])
+    assert await process.wait() == 6
+    assert len(await processes(sandbox, "sleep 402")) == 2
+    await process.kill()
+    await process.kill()
+    assert await processes(sandbox, "sleep 402") == []
+    assert await process.wait() == 6
+
+
+async def test_what_a_program_left_lives_on_unless_it_is_killed(sandbox: Sandbox) -> None:
+    process = await sandbox.open_process(["bash", "-c", "sleep 4031 >/dev/null 2>&1 & exit 0"])
+    assert await process.wait() == 0
+    assert await read_all(process) == b""
+    await sandbox.exec("true")
+    assert len(await processes(sandbox, "sleep 4031")) == 1
+
+
+async def test_a_program_leaves_no_supervisor_when_nothing_is_left(sandbox: Sandbox) -> None:
+    before = await sandbox.exec("ls -d /proc/[0-9]* | wc -l")
+    for _ in range(3):
+        process = await sandbox.open_process(["bash", "-c", "sleep 0.1 & exit 0"])
+        assert await process.wait() == 0
+    await asyncio.sleep(0.4)
+    assert (await sandbox.exec("ls -d /proc/[0-9]* | wc -l")).stdout == before.stdout

@@ -21,7 +21,7 @@ from .projects import Watcher
 from .sandbox import DockerSandbox
 from .starter import Starter
 
-_CAPABILITIES = {"no_network": True, "docker_image": True, "compose": True, "users": True}
+_CAPABILITIES = {"no_network": True, "docker_image": True, "compose": True, "users": True, "keeps": True}
 
 
 class DockerBackend:
@@ -98,7 +98,7 @@ class DockerBackend:
         if chosen not in names | {"host", "none", "bridge"}:
             raise SandboxError(
                 f"Docker has no network {chosen!r}; it has {', '.join(sorted(names))}",
-                advice="change BF_DOCKER_NETWORK",
+                advice="change --bf-docker-network or BF_DOCKER_NETWORK",
                 retryable=False,
             )
         return chosen

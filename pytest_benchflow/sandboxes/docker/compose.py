@@ -10,7 +10,7 @@ from .container import Container
 from .plan import ImageFacts, notes_for
 from .project import Project
 from .projects import Watcher
-from .starter import Starter
+from .starter import Kept, Starter
 
 
 class ComposeStarter:
@@ -49,8 +49,8 @@ class ComposeStarter:
             # The loop closes sockets on its next turn, and may not have one afterwards.
             await asyncio.sleep(0)
 
-    async def keep(self, container: Container) -> str:
-        """Leave the project as it is, without the runner, and return main's new name."""
+    async def keep(self, container: Container) -> Kept:
+        """Leave the project as it is, without the runner."""
         name = next(name for name, project in self._projects.items() if project.container is container)
         project = self._projects.pop(name)
         self._watcher.forget(project.name)
@@ -58,7 +58,7 @@ class ComposeStarter:
         await container.channel.keep()
         container.close()
         await project.release()
-        return kept
+        return Kept(kept, f"docker compose -p {project.name} down --volumes")
 
     def notes(self, spec: SandboxSpec) -> list[str]:
         """Return what the user should know about this sandbox."""

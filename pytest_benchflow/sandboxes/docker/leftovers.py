@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from .address import find_address
 from .engine import Engine
-from .labels import CREATED, KEPT_PREFIX, ROLLOUT, RUN, is_orphan
+from .labels import CREATED, KEPT_PREFIX, OWNER_PID, ROLLOUT, RUN, is_orphan
 
 if TYPE_CHECKING:
     import docker
@@ -26,6 +26,8 @@ class Leftover:
     name: str
     run: str
     rollout: str
+    pid: str
+    """Number of the process that made it."""
     created: int
     orphan: bool
     """Whether the process that made it is gone."""
@@ -43,8 +45,12 @@ async def list_leftovers(engine: Engine | None = None, *, everything: bool = Fal
 async def remove_leftovers(engine: Engine | None = None, *, everything: bool = False) -> list[Leftover]:
     """Remove what `list_leftovers` lists, containers first, and return what is gone."""
     async with _opened(engine) as used:
-        found = await list_leftovers(used, everything=everything)
-        return await used.call(lambda client: [item for item in found if _remove(client, item)])
+        return await remove_these(used, await list_leftovers(used, everything=everything))
+
+
+async def remove_these(engine: Engine, items: Sequence[Leftover]) -> list[Leftover]:
+    """Remove objects in the order given and return what is gone."""
+    return await engine.call(lambda client: [item for item in items if _remove(client, item)])
 
 
 @contextlib.asynccontextmanager
@@ -75,6 +81,7 @@ def _leftover(kind: Kind, object_id: str, name: str, labels: dict[str, str]) -> 
         name=name,
         run=labels[RUN],
         rollout=labels.get(ROLLOUT, ""),
+        pid=labels.get(OWNER_PID, ""),
         created=int(labels.get(CREATED, 0)),
         orphan=is_orphan(labels),
         kept=name.startswith(KEPT_PREFIX),

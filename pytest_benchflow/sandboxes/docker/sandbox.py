@@ -91,10 +91,9 @@ class DockerSandbox:
             self._on_stop(self)
 
     async def _keep(self, container: Container) -> None:
-        self._id = await self._starter.keep(container)
-        self._notes.append(
-            f"kept: enter it with `docker exec -it {self._id} bash`, remove it with `docker rm -f {self._id}`"
-        )
+        kept = await self._starter.keep(container)
+        self._id = kept.name
+        self._notes.append(f"kept: enter it with `docker exec -it {kept.name} bash`, remove it with `{kept.removal}`")
 
     async def exec(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import Protocol
 
 from pytest_benchflow.sandboxes.base import SandboxSpec
@@ -18,6 +19,15 @@ from .plan import EngineFacts, ImageFacts, container_config, notes_for
 REMOTE_LEASE_SEC = 300
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A container that lives on without the runner."""
+
+    name: str
+    removal: str
+    """The command that removes it with all that belongs to it."""
+
+
 class AnyStarter(Protocol):
     """What a sandbox asks of whoever starts its container."""
 
@@ -30,8 +40,8 @@ class AnyStarter(Protocol):
     async def stop(self, container_name: str, container: Container | None) -> None:
         """Remove what was started, as far as it was; idempotent."""
 
-    async def keep(self, container: Container) -> str:
-        """Let the container live on without the runner, and return its new name."""
+    async def keep(self, container: Container) -> Kept:
+        """Let the container live on without the runner, and return how to reach and remove it."""
 
     def notes(self, spec: SandboxSpec) -> list[str]:
         """Return what the user should know about this sandbox."""
@@ -83,14 +93,14 @@ class Starter:
                 # The loop closes sockets on its next turn, and may not have one afterwards.
                 await asyncio.sleep(0)
 
-    async def keep(self, container: Container) -> str:
-        """End every process but PID 1, let the container live on, and return its new name."""
+    async def keep(self, container: Container) -> Kept:
+        """End every process but PID 1 and let the container live on."""
         name = KEPT_PREFIX + container.id.removeprefix("bf-")
         await container.run(Command("kill -9 -1"), timeout_sec=30)
         await self.engine.call(lambda client: client.rename(container.id, name))
         await container.channel.keep()
         container.close()
-        return name
+        return Kept(name, f"docker rm -f {name}")
 
     def notes(self, spec: SandboxSpec) -> list[str]:
         """Return what the user should know about this sandbox."""

@@ -13,13 +13,13 @@ from pytest_benchflow.sandboxes.base import SandboxSpec
 from .context import BuildContext
 from .dockerfile import parse
 from .environment import Host
-from .image import Image, Plan, Run, Step
+from .image import Copy, Image, Plan, Run, Step
 from .launcher import Launcher
 from .layers import LayerStore, layer_name
 from .machine import Machine, MachineConfig
 from .mirror import ensure_mirror
 from .plan import make_plan
-from .steps import copy_files, run_command, sources_of
+from .steps import copy_between, copy_files, run_command, sources_of
 
 _FORMAT = "1"
 #: Mount options must fit one memory page: this many names do.
@@ -53,8 +53,8 @@ class Builder:
             return Built(Image(), await self._base(spec.name))
         name = f"{dockerfile.parent.name}/{dockerfile.name}"
         plan = make_plan(parse(dockerfile.read_text(errors="replace"), name), self._host.path)
-        if len(plan.steps) > MAX_LAYERS:
-            raise BuildError(f"{name}: {len(plan.steps)} RUN, COPY and ADD; at most {MAX_LAYERS} fit, join some")
+        if (count := max(len(steps) for steps in (plan.steps, *plan.stages))) > MAX_LAYERS:
+            raise BuildError(f"{name}: {count} RUN, COPY and ADD; at most {MAX_LAYERS} fit, join some")
         job = _Job(self._launcher, self._store, self._host, plan, BuildContext(dockerfile.parent), name)
         try:
             async with asyncio.timeout(spec.build_timeout_sec):
@@ -99,34 +99,47 @@ class _Job:
 
     async def run(self, base: MachineConfig, rebuilt: set[str] | None) -> MachineConfig:
         """Put every step's layer on `base`, making those that are missing, or not yet `rebuilt` if that is asked."""
-        key = _hash("base", _FORMAT, *self._host.identity())
-        for step in self._plan.steps:
+        _, finished = await self._stage(self._plan.steps, base, rebuilt)
+        return finished
+
+    async def _stage(
+        self, steps: tuple[Step, ...], bare: MachineConfig, rebuilt: set[str] | None
+    ) -> tuple[str, MachineConfig]:
+        """Build one stage and, before the steps that need them, the stages it copies from."""
+        key, base = _hash("base", _FORMAT, *self._host.identity()), bare
+        for step in steps:
+            origin = None
+            if isinstance(step, Copy) and step.stage is not None:
+                origin = await self._stage(self._plan.stages[step.stage], bare, rebuilt)
             self.where = f"{self._name}:{step.line}"
             base = replace(base, layers_dir=str(self._store.path))
-            key = await asyncio.to_thread(self._key, key, step)
+            key = await asyncio.to_thread(self._key, key, step, origin[0] if origin else None)
             layer = layer_name(key)
             if not self._is_ready(layer, rebuilt):
                 async with self._store.locked(layer):
                     if not self._is_ready(layer, rebuilt):
-                        await self._make(step, base, layer)
+                        await self._make(step, base, layer, origin[1] if origin else None)
             if rebuilt is not None:
                 rebuilt.add(layer)
             base = replace(base, layers=(layer, *base.layers))
-        return base
+        return key, base
 
     def _is_ready(self, layer: str, rebuilt: set[str] | None) -> bool:
         return self._store.has(layer) and (rebuilt is None or layer in rebuilt)
 
-    def _key(self, parent: str, step: Step) -> str:
+    def _key(self, parent: str, step: Step, origin: str | None) -> str:
         if isinstance(step, Run):
-            facts: list[object] = [step.argv, dict(step.args), step.image.user]
+            facts: list[object] = [step.argv, dict(step.args), step.image.user, *([step.script] if step.script else [])]
         else:
-            digests = [self._context.digest(source) for source in sources_of(step, self._context, self.where)]
-            facts = [step.sources, step.target, step.owner, step.mode, step.unpack, digests]
+            if origin is not None:
+                digests = [origin]
+            else:
+                digests = [self._context.digest(source) for source in sources_of(step, self._context, self.where)]
+            facts = [step.sources, step.target, step.owner, step.mode, step.unpack, digests, *step.files]
         image = step.image
         return _hash(parent, type(step).__name__, facts, dict(image.env), image.workdir, image.dirs)
 
-    async def _make(self, step: Step, base: MachineConfig, layer: str) -> None:
+    async def _make(self, step: Step, base: MachineConfig, layer: str, origin: MachineConfig | None) -> None:
         async with self._store.building(layer) as directory:
             config = replace(base, build_dir=directory, dirs=step.image.dirs)
             try:
@@ -136,10 +149,20 @@ class _Job:
             try:
                 if isinstance(step, Run):
                     await run_command(step, machine, self._host, self.where)
+                elif origin is not None:
+                    await self._copy_between(step, origin, machine)
                 else:
                     await copy_files(step, machine, self._context, self.where)
             finally:
                 await asyncio.shield(machine.stop())
+
+    async def _copy_between(self, step: Copy, origin: MachineConfig, machine: Machine) -> None:
+        dirs = tuple(path for before in self._plan.stages[step.stage or 0] for path in before.image.dirs)
+        source = await Machine.start(self._launcher, replace(origin, dirs=dirs))
+        try:
+            await copy_between(step, source, machine, self.where)
+        finally:
+            await asyncio.shield(source.stop())
 
 
 def _hash(*facts: object) -> str:

@@ -38,6 +38,8 @@ class Control:
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._gone: asyncio.Future[None] = self._loop.create_future()
         self._pidfd: int | None = None
+        self.entered: list[str] = []
+        """The directories of its control group that it could enter."""
         sock.setblocking(False)
         self._loop.add_reader(sock, self._on_message)
 
@@ -62,12 +64,13 @@ class Control:
 
     async def kill(self, number: int, exit_status: asyncio.Future[int]) -> None:
         """Kill what request `number` started, and wait until it is gone."""
-        if exit_status.done():
+        try:
+            # A program that has ended may have left others, so init is asked in any case.
+            _, killed = await self.request({"op": "kill", "target": number}, ())
+        except SandboxError:
             return
-        with contextlib.suppress(SandboxError):
-            await self._send({"op": "kill", "id": number}, ())
-        done, _ = await asyncio.wait([exit_status], timeout=KILL_TIMEOUT_SEC)
-        if not done:
+        _, pending = await asyncio.wait([killed, exit_status], timeout=KILL_TIMEOUT_SEC)
+        if pending:
             raise SandboxError(f"a process in sandbox {self.name} could not be killed")
 
     async def stop(self) -> None:
@@ -116,6 +119,7 @@ class Control:
         match message["event"]:
             case "spawned":
                 self._pidfd = fds[0]
+                self.entered = message["cgroups"]
                 self._loop.add_reader(self._pidfd, self._end, "ended")
                 self._spawned.set_result(None)
             case "ready":

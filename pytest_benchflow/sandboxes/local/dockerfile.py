@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 from pytest_benchflow.errors import BuildError, UnsupportedError
 from pytest_benchflow.hints import did_you_mean
 
+from . import heredoc
+from .heredoc import Heredoc, HeredocError
+
 #: Instructions that change nothing for commands run later.
 INERT = frozenset({"CMD", "ENTRYPOINT", "EXPOSE", "HEALTHCHECK", "LABEL", "MAINTAINER", "STOPSIGNAL", "VOLUME"})
 KEYWORDS = INERT | {"ADD", "ARG", "COPY", "ENV", "FROM", "ONBUILD", "RUN", "SHELL", "USER", "WORKDIR"}
 USE_DOCKER = "use --bf-sandbox docker"
 _DIRECTIVE = re.compile(r"#\s*([A-Za-z]+)\s*=\s*(\S+)\s*$")
-_HEREDOC = re.compile(r"(?:^|\s)\d*<<-?[\"']?[A-Za-z_]\w*[\"']?(?=\s|$|[;&|)>])")
 _FLAG = re.compile(r"--([a-z][a-z-]*)(?:=(\S*))?(?:\s+|$)")
 _FLAGGED = frozenset({"ADD", "COPY", "FROM", "HEALTHCHECK", "RUN"})
 
@@ -31,6 +33,7 @@ class Instruction:
     flags: Mapping[str, str] = field(default_factory=dict)
     words: tuple[str, ...] | None = None
     """The arguments of the JSON form; None in the shell form."""
+    heredocs: tuple[Heredoc, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ def parse(text: str, name: str = "Dockerfile") -> Dockerfile:
     """Parse a Dockerfile; every failure is a BuildError or UnsupportedError with its line."""
     lines = text.removeprefix("\ufeff").splitlines()
     file = Dockerfile(name, (), _escape_character(lines))
-    found = tuple(_instruction(file, number, joined) for number, joined in _joined(lines, file.escape))
+    found = tuple(_instruction(file, *item) for item in _joined(file, lines))
     if not any(item.keyword == "FROM" for item in found):
         raise file.error(max(len(lines), 1), "no FROM instruction")
     first = next(item for item in found if item.keyword != "ARG")
@@ -75,10 +78,11 @@ def _escape_character(lines: list[str]) -> str:
     return "\\"
 
 
-def _joined(lines: list[str], escape: str) -> Iterator[tuple[int, str]]:
-    """Yield each instruction's first line number and its text, without comments and continuations."""
-    start, parts = 0, list[str]()
-    for number, line in enumerate(lines, 1):
+def _joined(file: Dockerfile, lines: list[str]) -> Iterator[tuple[int, str, tuple[Heredoc, ...]]]:
+    """Yield each instruction's first line number, its text without comments and continuations, and its documents."""
+    start, parts, escape = 0, list[str](), file.escape
+    numbered = iter(enumerate(lines, 1))
+    for number, line in numbered:
         if line.lstrip().startswith("#") or (not line.strip()):
             # Both may stand inside an instruction that goes on below.
             continue
@@ -87,13 +91,17 @@ def _joined(lines: list[str], escape: str) -> Iterator[tuple[int, str]]:
         if stripped.endswith(escape) and (escape == "`" or not stripped.endswith("\\\\\\")):
             parts.append(stripped[:-1])
             continue
-        yield start, "".join([*parts, line]).strip()
+        text = "".join([*parts, line]).strip()
+        try:
+            yield start, text, heredoc.read(text, numbered)
+        except HeredocError as error:
+            raise file.error(start, str(error)) from None
         parts = []
     if parts:
-        yield start, "".join(parts).strip()
+        yield start, "".join(parts).strip(), ()
 
 
-def _instruction(file: Dockerfile, line: int, joined: str) -> Instruction:
+def _instruction(file: Dockerfile, line: int, joined: str, heredocs: tuple[Heredoc, ...]) -> Instruction:
     keyword, _, rest = joined.replace("\t", " ", 1).partition(" ") if joined else ("", "", "")
     keyword, rest = keyword.upper(), rest.strip()
     if keyword not in KEYWORDS:
@@ -104,9 +112,7 @@ def _instruction(file: Dockerfile, line: int, joined: str) -> Instruction:
         rest = rest[match.end() :]
     if not rest:
         raise file.error(line, f"{keyword} has no arguments")
-    if keyword in ("ADD", "COPY", "RUN") and (match := _HEREDOC.search(rest)):
-        raise file.unsupported(line, f"{keyword} with a here-document ({match[0].strip()}) is not supported here")
-    return Instruction(line, keyword, rest, flags, _json_words(rest))
+    return Instruction(line, keyword, rest, flags, _json_words(rest), heredocs)
 
 
 def _json_words(text: str) -> tuple[str, ...] | None:

@@ -29,6 +29,8 @@ class Run:
     argv: tuple[str, ...]
     image: Image
     args: Mapping[str, str]
+    script: str | None = None
+    """What the program reads from its standard input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,10 @@ class Copy:
     mode: int | None = None
     unpack: bool = False
     """ADD: local archives are unpacked."""
+    files: tuple[tuple[str, str], ...] = ()
+    """Names and contents of files that the Dockerfile itself holds."""
+    stage: int | None = None
+    """Take the sources from this stage, where they are absolute paths, instead of the build context."""
 
 
 Step = Run | Copy
@@ -57,3 +63,5 @@ class Plan:
     steps: tuple[Step, ...]
     image: Image
     notes: tuple[str, ...]
+    stages: tuple[tuple[Step, ...], ...] = ()
+    """The steps of each stage before the last, from the host on."""

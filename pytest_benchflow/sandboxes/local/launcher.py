@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from .cgroups import Cgroups, Group
 from .control import Control
 from .guest import wire
 
@@ -17,6 +18,8 @@ _CODE = "import sys; sys.path.append(sys.argv[1]); from guest import zygote; zyg
 #: An interpreter with a shared library may need this one to start; nothing else of the environment is passed on.
 _KEPT_VARIABLES = ("LD_LIBRARY_PATH",)
 EXIT_TIMEOUT_SEC = 5.0
+#: A sandbox stopped while it starts may have a helper on its way out; its group goes a moment later.
+_TIDY_TIMES, _TIDY_SEC = 20, 0.05
 
 
 class Launcher:
@@ -26,19 +29,37 @@ class Launcher:
         self._controls: set[Control] = set()
         self._socket: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._cgroups: Cgroups | None = None
 
-    def spawn(self, config: wire.Message, name: str) -> Control:
-        """Have a sandbox forked; the result tells when it is up."""
+    def spawn(self, config: wire.Message, name: str) -> tuple[Control, Group]:
+        """Have a sandbox forked in a control group of its own; the control tells when it is up."""
+        if self._cgroups is None:
+            self._cgroups = Cgroups.look()
+        cgroups = self._cgroups
+        group = cgroups.make(config["cpus"], config["memory_mb"])
+        limited = "memory" in group.enforced(group.paths)
+        config = {**config, "cgroups": group.paths, "memory_mb": config["memory_mb"] if limited else None}
         ours, theirs = wire.pair()
-        with theirs:
-            try:
-                wire.send(self._connection(), config, (theirs.fileno(),))
-            except OSError:
-                self.close()
-                wire.send(self._connection(), config, (theirs.fileno(),))
-        control = Control(ours, name, self._controls.discard)
+        try:
+            with theirs:
+                try:
+                    wire.send(self._connection(), config, (theirs.fileno(),))
+                except OSError:
+                    self.close()
+                    wire.send(self._connection(), config, (theirs.fileno(),))
+        except BaseException:
+            ours.close()
+            cgroups.discard(group)
+            raise
+
+        def gone(control: Control) -> None:
+            self._controls.discard(control)
+            cgroups.discard(group)
+            _tidy(cgroups, _TIDY_TIMES)
+
+        control = Control(ours, name, gone)
         self._controls.add(control)
-        return control
+        return control, group
 
     async def stop_all(self) -> None:
         """End every sandbox that still runs or is being started."""
@@ -56,6 +77,8 @@ class Launcher:
                 self._process.kill()
                 self._process.wait()
             self._process = None
+        if self._cgroups is not None:
+            self._cgroups.tidy()
 
     def _connection(self) -> socket.socket:
         if self._socket is None:
@@ -74,3 +97,8 @@ class Launcher:
                 )
             self._socket = ours
         return self._socket
+
+
+def _tidy(cgroups: Cgroups, times: int) -> None:
+    if not cgroups.tidy() and times:
+        asyncio.get_running_loop().call_later(_TIDY_SEC, _tidy, cgroups, times - 1)

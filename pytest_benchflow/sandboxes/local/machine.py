@@ -12,6 +12,7 @@ from typing import BinaryIO
 from pytest_benchflow.errors import SandboxError
 from pytest_benchflow.sandboxes.base import ExecResult
 
+from .cgroups import Group
 from .control import Control
 from .guest import wire
 from .guest.programs import NOT_STARTED
@@ -40,6 +41,8 @@ class MachineConfig:
     build_dir: str | None = None
     """Name of a directory inside `layers_dir` that keeps what is written; None forgets it."""
     storage_mb: int | None = None
+    memory_mb: int | None = None
+    cpus: float | None = None
     dirs: tuple[str, ...] = ()
     """Directories that must exist."""
     python_prefix: str | None = None
@@ -64,8 +67,8 @@ class Command:
     merge: bool = False
     """Send its errors where its output goes."""
 
-    def message(self) -> wire.Message:
-        """Return it as init reads it."""
+    def message(self, *, keep: bool = False) -> wire.Message:
+        """Return it as init reads it; with `keep`, what the program leaves can still be killed with it."""
         return {
             "op": "run",
             "argv": list(self.argv),
@@ -73,21 +76,24 @@ class Command:
             "user": self.user,
             "env": dict(self.env),
             "merge": self.merge,
+            "keep": keep,
         }
 
 
 class Machine:
     """One running sandbox."""
 
-    def __init__(self, control: Control, name: str) -> None:
+    def __init__(self, control: Control, group: Group, name: str) -> None:
         self._control = control
+        self._group = group
         self._name = name
+        self._oom_kills = 0
         self._open: set[LocalProcess | Collector] = set()
 
     @classmethod
     async def start(cls, launcher: Launcher, config: MachineConfig) -> Machine:
         """Start a machine; nothing is left of it if that fails or is cancelled."""
-        machine = cls(launcher.spawn(config.message(), config.name), config.name)
+        machine = cls(*launcher.spawn(config.message(), config.name), config.name)
         try:
             await machine._control.started()
         except BaseException:
@@ -95,8 +101,19 @@ class Machine:
             raise
         return machine
 
+    @property
+    def enforced(self) -> frozenset[str]:
+        """The controllers that limit it."""
+        return self._group.enforced(self._control.entered)
+
+    @property
+    def oom_kills(self) -> int:
+        """How many processes were killed in it for want of memory."""
+        return max(self._oom_kills, self._group.oom_kills())
+
     async def stop(self) -> None:
         """End every process and wait until the machine is gone; idempotent."""
+        self._oom_kills = self.oom_kills
         try:
             await self._control.stop()
         finally:
@@ -108,7 +125,7 @@ class Machine:
         with Handover() as ends:
             stdin, stdout, stderr = ends.to_program(), ends.from_program(), ends.from_program()
             started = ends.from_program()
-            number, status = await self._control.request(command.message(), ends.theirs)
+            number, status = await self._control.request(command.message(keep=True), ends.theirs)
         process = LocalProcess(
             self._control,
             number,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import posixpath
 from dataclasses import replace
 
+from . import heredoc
 from .dockerfile import Dockerfile, Instruction
 from .image import Copy, Image, Plan, Run, Step
-from .substitution import SubstitutionError, expand, split_words
+from .substitution import SubstitutionError, expand, expand_text, split_words
 
-_COPY_FLAGS = frozenset({"chown", "chmod", "link"})
+_COPY_FLAGS = frozenset({"chown", "chmod", "from", "link"})
 
 
 def make_plan(file: Dockerfile, path: str = "") -> Plan:
@@ -28,6 +29,9 @@ class _Planner:
         self._args: dict[str, str] = {}
         self._global_args: dict[str, str] = {}
         self._in_stage = False
+        self._stages: list[tuple[tuple[Step, ...], Image]] = []
+        self._names: dict[str, int] = {}
+        """Stages by name and by number."""
         self._steps: list[Step] = []
         self._notes: list[str] = []
         self._ignored: list[str] = []
@@ -40,7 +44,8 @@ class _Planner:
                 raise self._file.error(item.line, f"{item.keyword} {item.text}: {error}") from None
         if self._ignored:
             self._notes.append(f"{', '.join(sorted(set(self._ignored)))} has no effect in the local sandbox")
-        return Plan(tuple(self._steps), self._image, tuple(self._notes))
+        stages = tuple(steps for steps, _ in self._stages)
+        return Plan(tuple(self._steps), self._image, tuple(dict.fromkeys(self._notes)), stages)
 
     def _interpret(self, item: Instruction) -> None:
         match item.keyword:
@@ -70,12 +75,20 @@ class _Planner:
 
     def _from(self, item: Instruction) -> None:
         if self._in_stage:
-            raise self._file.unsupported(item.line, "a second FROM makes a multi-stage build")
+            self._stages.append((tuple(self._steps), self._image))
         self._in_stage = True
         base = expand(item.text, self._global_args, self._file.escape).split()
         if not base:
             raise self._file.error(item.line, f"FROM {item.text} names no image")
-        self._notes.append(f"FROM {base[0]} is the host's own system here")
+        parent = self._names.get(base[0].lower())
+        steps, self._image = self._stages[parent] if parent is not None else ((), Image())
+        self._steps, self._args = list(steps), {}
+        if parent is None:
+            self._notes.append(f"FROM {base[0]} is the host's own system here")
+        number = len(self._stages)
+        self._names[str(number)] = number
+        if len(base) == 3 and base[1].upper() == "AS":
+            self._names[base[2].lower()] = number
 
     def _arg(self, item: Instruction) -> None:
         for word in split_words(item.text, self._file.escape):
@@ -104,32 +117,55 @@ class _Planner:
         if item.flags:
             flag = next(iter(item.flags))
             raise self._file.unsupported(item.line, f"RUN --{flag} is not supported here")
-        argv = item.words or (*self._image.shell, item.text)
-        self._steps.append(Run(item.line, item.text, argv, self._image, dict(self._args)))
+        argv, script = item.words, None
+        if argv is None:
+            argv, script = _command(item, self._image.shell)
+        self._steps.append(Run(item.line, item.text, argv, self._image, dict(self._args), script))
 
     def _copy(self, item: Instruction) -> None:
-        if "from" in item.flags:
-            raise self._file.unsupported(item.line, f"{item.keyword} --from needs another image")
+        stage = self._source_stage(item)
         if unknown := sorted(set(item.flags) - _COPY_FLAGS):
             raise self._file.unsupported(item.line, f"{item.keyword} --{unknown[0]} is not supported here")
-        raw = item.words or split_words(item.text, self._file.escape)
+        raw = item.words or split_words(heredoc.without_marks(item.text), self._file.escape)
         words = [self._expand(word) for word in raw]
-        if len(words) < 2:
+        if len(words) + len(item.heredocs) < 2 or not words:
             raise self._file.error(item.line, f"{item.keyword} {item.text} needs a source and a target")
         if url := next((word for word in words[:-1] if "://" in word or word.startswith("git@")), None):
             raise self._file.unsupported(item.line, f"{item.keyword} {url}: downloading is not supported here")
+        sources = tuple(words[:-1])
+        if stage is not None:
+            sources = tuple(posixpath.normpath(f"/{word}").replace("//", "/") for word in sources)
+            if pattern := next((word for word in sources if any(char in word for char in "*?[")), None):
+                raise self._file.unsupported(item.line, f"{item.keyword} --from with a pattern ({pattern})")
         self._steps.append(
             Copy(
                 item.line,
                 f"{item.keyword} {item.text}",
-                tuple(words[:-1]),
+                sources,
                 self._target(words[-1]),
                 self._image,
                 owner=self._expand(item.flags["chown"]) if "chown" in item.flags else None,
                 mode=self._mode(item),
                 unpack=item.keyword == "ADD",
+                files=tuple((file.name, self._content(file)) for file in item.heredocs),
+                stage=stage,
             )
         )
+
+    def _source_stage(self, item: Instruction) -> int | None:
+        if "from" not in item.flags:
+            return None
+        stage = self._names.get(item.flags["from"].lower())
+        if item.heredocs:
+            raise self._file.error(item.line, f"{item.keyword} --from cannot take a here-document")
+        if stage is None or stage == len(self._stages):
+            raise self._file.unsupported(item.line, f"{item.keyword} --from={item.flags['from']} needs another image")
+        return stage
+
+    def _content(self, file: heredoc.Heredoc) -> str:
+        if file.literal:
+            return file.content
+        return expand_text(file.content, {**self._base, **self._args, **self._image.env}, self._file.escape)
 
     def _mode(self, item: Instruction) -> int | None:
         if "chmod" not in item.flags:
@@ -150,3 +186,18 @@ class _Planner:
 
     def _expand(self, text: str) -> str:
         return expand(text, {**self._base, **self._args, **self._image.env}, self._file.escape)
+
+
+def _command(item: Instruction, shell: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:
+    """Return the program of a RUN in its shell form, and the script that it reads if that is not the shell's."""
+    if not item.heredocs:
+        return (*shell, item.text), None
+    script = item.heredocs[0].content
+    if heredoc.without_marks(item.text):
+        # The shell itself reads what belongs to its command line.
+        bodies = "".join(f"{file.content}{file.name}\n" for file in item.heredocs)
+        return (*shell, f"{item.text}\n{bodies}"), None
+    if not script.startswith("#!"):
+        return (*shell, script), None
+    first = script.partition("\n")[0]
+    return (*first.removeprefix("#!").split(maxsplit=1), "/dev/stdin"), script

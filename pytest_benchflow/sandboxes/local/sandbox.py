@@ -42,6 +42,7 @@ class LocalSandbox:
         self._machine: Machine | None = None
         self._stopped = False
         self._notes: list[str] = []
+        self._oom_kills = 0
 
     @property
     def id(self) -> str:
@@ -61,7 +62,11 @@ class LocalSandbox:
     @property
     def notes(self) -> Sequence[str]:
         """Facts the user should read once."""
-        return tuple(self._notes)
+        kills = self._machine.oom_kills if self._machine else self._oom_kills
+        if not kills:
+            return tuple(self._notes)
+        took = f"more than memory_mb = {self._spec.limits.memory_mb}" if self._spec.limits.memory_mb else "too much"
+        return (*self._notes, f"killed for taking {took}: {kills} process{'es' if kills > 1 else ''}")
 
     async def start(self) -> None:
         """Build what is not cached and bring the sandbox up."""
@@ -73,12 +78,12 @@ class LocalSandbox:
         self._notes = list(built.notes)
         if self._image.user not in (None, "root", "0") and not self._host.privileged:
             self._notes.append(f"USER {self._image.user} is root here: an ordinary user cannot make other users")
-        if ignored := [name for name in ("cpus", "memory_mb") if getattr(self._spec.limits, name) is not None]:
-            self._notes.append(f"{' and '.join(ignored)} are not enforced in the local sandbox")
         config = replace(
             built.base,
             network=self._spec.network,
             storage_mb=self._spec.limits.storage_mb,
+            memory_mb=self._spec.limits.memory_mb,
+            cpus=self._spec.limits.cpus,
             dirs=(*self._image.dirs, self.workdir),
         )
         machine = await Machine.start(self._launcher, config)
@@ -86,6 +91,11 @@ class LocalSandbox:
             await machine.stop()
             raise SandboxError(f"sandbox {self._spec.name} was stopped while it started")
         self._machine = machine
+        limits = (("cpus", "cpu", config.cpus), ("memory_mb", "memory", config.memory_mb))
+        if ignored := [
+            name for name, controller, limit in limits if limit is not None and controller not in machine.enforced
+        ]:
+            self._notes.append(f"{' and '.join(ignored)} are not enforced in the local sandbox")
 
     async def stop(self, *, delete: bool = True) -> None:
         """End every process and remove the sandbox; `delete=False` does the same, it cannot outlive its runner."""
@@ -93,6 +103,7 @@ class LocalSandbox:
         machine, self._machine = self._machine, None
         if machine is not None:
             await machine.stop()
+            self._oom_kills = machine.oom_kills
         self._on_stop(self)
 
     async def exec(

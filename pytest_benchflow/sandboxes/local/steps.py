@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 import tarfile
+import tempfile
+import time
 from collections.abc import Callable
 from typing import BinaryIO
 
@@ -29,7 +32,7 @@ async def run_command(step: Run, machine: Machine, host: Host, where: str) -> No
         env={**host.variables(network=True), **step.args, **image.env},
         merge=True,
     )
-    result = await machine.run(command)
+    result = await machine.run(command, stdin=(step.script or "").encode(errors="surrogateescape"))
     if result.return_code != 0:
         tail = result.stdout.rstrip().splitlines()[-_TAIL_LINES:]
         first = f"{where}: RUN {step.text}: exit status {result.return_code}"
@@ -39,7 +42,7 @@ async def run_command(step: Run, machine: Machine, host: Host, where: str) -> No
 async def copy_files(step: Copy, machine: Machine, context: BuildContext, where: str) -> None:
     """Copy the files of a COPY or ADD as Docker would place them."""
     sources = sources_of(step, context, where)
-    into_directory = step.target.endswith("/") or len(sources) > 1
+    into_directory = step.target.endswith("/") or len(sources) + len(step.files) > 1
     path = step.target.rstrip("/") or "/"
     for source in sources:
         if source.path.is_dir():
@@ -50,6 +53,34 @@ async def copy_files(step: Copy, machine: Machine, context: BuildContext, where:
         else:
             target = Target(path, step.owner, step.mode, is_file=not into_directory)
             await machine.push(_pack_file(source), target)
+    for name, content in step.files:
+        target = Target(path, step.owner, step.mode, is_file=not into_directory)
+        await machine.push(_pack_content(name, content.encode(errors="surrogateescape")), target)
+
+
+async def copy_between(step: Copy, source: Machine, target: Machine, where: str) -> None:
+    """Copy what a COPY --from names out of the machine of another stage."""
+    into_directory = step.target.endswith("/") or len(step.sources) > 1
+    path = step.target.rstrip("/") or "/"
+    for name in step.sources:
+        with tempfile.TemporaryFile() as file:
+            is_directory = await _take(source, name, file, where)
+            file.seek(0)
+            place = Target(path, step.owner, step.mode, is_file=not (is_directory or into_directory))
+            await target.push(lambda stream, file=file: shutil.copyfileobj(file, stream), place)  # type: ignore[misc]
+
+
+async def _take(source: Machine, name: str, file: BinaryIO, where: str) -> bool:
+    """Write the tar stream of a file or directory as it is; return whether it is a directory."""
+    for directory in (False, True):
+        try:
+            await source.pull(lambda stream: shutil.copyfileobj(stream, file), name, directory=directory)
+        except FileNotFoundError:
+            file.seek(0)
+            file.truncate()
+        else:
+            return directory
+    raise BuildError(f"{where}: COPY {name}: not found in the stage it is copied from")
 
 
 def sources_of(step: Copy, context: BuildContext, where: str) -> list[Source]:
@@ -66,6 +97,16 @@ def _pack_directory(source: Source, context: BuildContext) -> Callable[[BinaryIO
 
 def _pack_file(source: Source) -> Callable[[BinaryIO], None]:
     return lambda stream: archive.pack_file(source.path, source.path.name, stream)
+
+
+def _pack_content(name: str, content: bytes) -> Callable[[BinaryIO], None]:
+    def pack(stream: BinaryIO) -> None:
+        info = tarfile.TarInfo(name)
+        info.size, info.mode, info.mtime = len(content), 0o644, int(time.time())
+        with tarfile.open(fileobj=stream, mode="w|") as tar:
+            tar.addfile(info, io.BytesIO(content))
+
+    return pack
 
 
 def _send_archive(source: Source) -> Callable[[BinaryIO], None]:

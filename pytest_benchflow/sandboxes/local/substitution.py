@@ -44,14 +44,22 @@ def expand(text: str, variables: Mapping[str, str], escape: str = "\\") -> str:
     return _Expander(text, variables, escape).run()
 
 
+def expand_text(text: str, variables: Mapping[str, str], escape: str = "\\") -> str:
+    """Replace variables as in a here-document, where quotes are ordinary characters."""
+    return _Expander(text, variables, escape, quotes="").run()
+
+
 class _Expander:
-    def __init__(self, text: str, variables: Mapping[str, str], escape: str, depth: int = 0) -> None:
+    def __init__(
+        self, text: str, variables: Mapping[str, str], escape: str, depth: int = 0, quotes: str = "'\""
+    ) -> None:
         if depth > 50:
             raise SubstitutionError("variables are nested too deeply")
         self._text = text
         self._variables = variables
         self._escape = escape
         self._depth = depth
+        self._quotes = quotes
         self._i = 0
 
     def run(self) -> str:
@@ -63,7 +71,7 @@ class _Expander:
                 out.append(self._escaped(quote))
             elif char == "$" and quote != "'":
                 out.append(self._variable())
-            elif char in "'\"" and quote in ("", char):
+            elif char in self._quotes and quote in ("", char):
                 quote = "" if quote else char
                 self._i += 1
             else:
@@ -76,8 +84,9 @@ class _Expander:
     def _escaped(self, quote: str) -> str:
         following = self._text[self._i + 1 : self._i + 2]
         self._i += 2
-        # Inside double quotes only these lose their escape.
-        if quote and following not in ('"', "$", self._escape):
+        # Inside double quotes and here-documents only these lose their escape.
+        plain = ("$", self._escape) if not self._quotes else ('"', "$", self._escape) if quote else (following,)
+        if following not in plain:
             return self._escape + following
         return following
 

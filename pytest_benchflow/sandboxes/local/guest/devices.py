@@ -22,7 +22,7 @@ _SIOCSIFFLAGS = 0x8914
 _IFF_UP = 0x1
 
 
-def mount_dev(target: str) -> None:
+def mount_dev(target: str, shm_options: str) -> None:
     """Mount a private /dev with harmless devices only."""
     libc.mount("tmpfs", target, "tmpfs", _SAFE | libc.MS_NODEV, "mode=755,size=1m")
     for name in _NODES:
@@ -34,7 +34,7 @@ def mount_dev(target: str) -> None:
     for name in ("pts", "shm"):
         os.mkdir(f"{target}/{name}")
     libc.mount("devpts", f"{target}/pts", "devpts", _SAFE, "newinstance,ptmxmode=0666,mode=620")
-    libc.mount("tmpfs", f"{target}/shm", "tmpfs", _SAFE | libc.MS_NODEV, "mode=1777")
+    libc.mount("tmpfs", f"{target}/shm", "tmpfs", _SAFE | libc.MS_NODEV, f"mode=1777{shm_options}")
 
 
 def mount_proc(target: str, *, privileged: bool) -> None:

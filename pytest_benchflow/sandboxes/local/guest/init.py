@@ -6,6 +6,7 @@ the pid namespace, and the mounts go with the last of them.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -39,19 +40,25 @@ class _Init:
         self._control = control
         self._children: dict[int, int] = {}
         """Request number of each child that the runner waits for."""
+        self._early: set[int] = set()
+        """Requests whose exit was reported though their supervisor stays."""
         self._wake_read, self._wake_write = os.pipe()
+        self._reports_read, self._reports_write = os.pipe()
 
     def serve(self) -> None:
         """Answer requests and reap children until the runner is gone."""
-        os.set_blocking(self._wake_read, False)
+        for fd in (self._wake_read, self._reports_read):
+            os.set_blocking(fd, False)
         os.set_blocking(self._wake_write, False)
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         poll.register(self._wake_read, select.POLLIN)
+        poll.register(self._reports_read, select.POLLIN)
         while True:
             ready = dict(poll.poll())
+            self._take_reports()
             if self._wake_read in ready:
                 self._reap()
             if self._control.fileno() in ready:
@@ -64,32 +71,33 @@ class _Init:
         number: int = message["id"]
         match message["op"]:
             case "run":
-                self._start(number, lambda: programs.supervise(message, fds))
+                self._start(number, fds, lambda: programs.supervise(message, fds, self._reports_write))
             case "extract":
-                self._start(number, lambda: transfer.extract(message, fds))
+                self._start(number, fds, lambda: transfer.extract(message, fds))
             case "archive":
-                self._start(number, lambda: transfer.archive(message, fds))
+                self._start(number, fds, lambda: transfer.archive(message, fds))
             case "kill":
-                self._kill(number)
+                self._kill(number, message["target"])
         for fd in fds:
             os.close(fd)
 
-    def _start(self, number: int, work: Callable[[], int]) -> None:
+    def _start(self, number: int, fds: list[int], work: Callable[[], int]) -> None:
         """Do the work of a request in a child; its exit is reported when it is reaped."""
         try:
             self._children[self._fork(work)] = number
-        except OSError:
+        except OSError as error:
             # A sandbox full of processes must not take its init down.
-            self._report(number, programs.NOT_STARTED)
+            self._report(number, programs.refuse(fds, error))
 
-    def _kill(self, number: int) -> None:
-        supervisor = next((pid for pid, owner in self._children.items() if owner == number), None)
+    def _kill(self, number: int, target: int) -> None:
+        supervisor = next((pid for pid, owner in self._children.items() if owner == target), None)
         if supervisor is None:
+            self._report(number, 0)
             return
         try:
-            self._fork(lambda: tree.kill(supervisor))
+            self._children[self._fork(lambda: tree.kill(supervisor))] = number
         except OSError:
-            tree.kill(supervisor)
+            self._report(number, tree.kill(supervisor))
 
     def _fork(self, work: Callable[[], int]) -> int:
         pid = os.fork()
@@ -108,6 +116,13 @@ class _Init:
     def _report(self, number: int, status: int) -> None:
         wire.send(self._control, {"event": "exit", "id": number, "status": status})
 
+    def _take_reports(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(self._reports_read, programs.REPORT.size):
+                number, status = programs.REPORT.unpack(data)
+                self._early.add(number)
+                self._report(number, status)
+
     def _reap(self) -> None:
         while _drain(self._wake_read):
             pass
@@ -119,7 +134,11 @@ class _Init:
             if pid == 0:
                 return
             number = self._children.pop(pid, None)
-            if number is not None:
+            # What it wrote before it ended.
+            self._take_reports()
+            if number in self._early:
+                self._early.remove(number)
+            elif number is not None:
                 self._report(number, programs.exit_status(status))
 
 

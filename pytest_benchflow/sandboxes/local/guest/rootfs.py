@@ -53,6 +53,18 @@ _SKELETON_LINKS = {"var/run": "/run", "var/lock": "/run/lock"}
 _FLAGS = libc.MS_NOSUID | libc.MS_NODEV
 
 
+def _size(config: Message) -> str:
+    """Return the option that bounds the files: they are memory, and a full disk is better than a killed program."""
+    memory: int | None = config["memory_mb"]
+    bounds = [size for size in (config["storage_mb"], memory and memory * 3 // 4) if size]
+    return f",size={min(bounds)}m" if bounds else ""
+
+
+def _shared_memory(config: Message) -> str:
+    memory: int | None = config["memory_mb"]
+    return f",size={max(1, memory // 8)}m" if memory else ""
+
+
 def enter(config: Message, host: HostView) -> None:
     """Build the root described by `config` and make it the caller's root."""
     os.umask(0o022)
@@ -62,8 +74,7 @@ def enter(config: Message, host: HostView) -> None:
     prefix = config["python_prefix"]
     prefix_fd = os.open(prefix, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) if prefix else None
     scratch = next(place for place in _SCRATCH_PLACES if os.path.isdir(place))
-    size = f",size={config['storage_mb']}m" if config["storage_mb"] else ""
-    libc.mount("tmpfs", scratch, "tmpfs", _FLAGS, f"mode=755{size}")
+    libc.mount("tmpfs", scratch, "tmpfs", _FLAGS, f"mode=755{_size(config)}")
 
     builder = _Overlays(config, scratch)
     root = f"{scratch}/merged"
@@ -80,7 +91,7 @@ def enter(config: Message, host: HostView) -> None:
     if prefix_fd is not None:
         bind(f"/proc/self/fd/{prefix_fd}", root + prefix, libc.MS_RDONLY | _FLAGS)
         os.close(prefix_fd)
-    devices.mount_dev(f"{root}/dev")
+    devices.mount_dev(f"{root}/dev", _shared_memory(config))
     devices.mount_proc(f"{root}/proc", privileged=config["privileged"])
 
     os.chdir(root)

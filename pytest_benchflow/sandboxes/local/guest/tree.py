@@ -15,6 +15,12 @@ def kill(supervisor: int) -> int:
     # A stopped supervisor stays the parent of every orphan, so no descendant can slip away to init meanwhile.
     _signal(supervisor, signal.SIGSTOP)
     deadline = time.monotonic() + PATIENCE_SEC
+    # Stopped first, killed then: each one killed would only make room for the next child of a fork bomb.
+    stopped: set[int] = set()
+    while (new := set(descendants(supervisor)) - stopped) and time.monotonic() < deadline:
+        for pid in new:
+            _signal(pid, signal.SIGSTOP)
+        stopped |= new
     while (alive := descendants(supervisor)) and time.monotonic() < deadline:
         for pid in alive:
             _signal(pid, signal.SIGKILL)

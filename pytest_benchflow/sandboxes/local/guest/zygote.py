@@ -6,13 +6,18 @@ sandbox's PID 1 and hands the runner a pidfd of it. From then on runner and sand
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
 import socket
+import time
 from typing import NoReturn
 
 from . import hostview, init, libc, wire
+
+#: How long a killed runner's sandboxes may take to end before their control groups are left to the next runner.
+_PATIENCE_SEC = 3.0
 
 
 def main(descriptor: int) -> None:
@@ -28,19 +33,37 @@ def main(descriptor: int) -> None:
     gc.collect()
     gc.freeze()
     gc.disable()
+    groups: set[str] = set()
     while (request := wire.receive(runner)) is not None:
         message, fds = request
         control = socket.socket(fileno=fds[0])
+        groups.update(message["cgroups"])
         if os.fork() == 0:
             runner.close()
             _spawn(control, message, host)
         control.close()
+    _remove(groups)
+
+
+def _remove(groups: set[str]) -> None:
+    """Remove the control groups that a runner could not, each as soon as its sandbox is gone."""
+    deadline = time.monotonic() + _PATIENCE_SEC
+    while groups and time.monotonic() < deadline:
+        for path in list(groups):
+            with contextlib.suppress(OSError):
+                os.rmdir(path)
+            if not os.path.exists(path):
+                groups.remove(path)
+        if groups:
+            time.sleep(0.02)
 
 
 def _spawn(control: socket.socket, message: wire.Message, host: hostview.HostView) -> NoReturn:
     """Enter the namespaces, fork PID 1 of the sandbox there and leave."""
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        # Before the namespaces: a cgroup namespace begins at the group that its maker is in.
+        entered = [path for path in message["cgroups"] if _enter_group(path)]
         _enter_namespaces(privileged=message["privileged"], network=message["network"])
         # The child waits for this byte: the runner must hold its pidfd before it can say or do anything.
         gate_read, gate_write = os.pipe()
@@ -51,11 +74,21 @@ def _spawn(control: socket.socket, message: wire.Message, host: hostview.HostVie
             os.close(gate_read)
             init.main(control, message, host)
         pidfd = os.pidfd_open(child)
-        wire.send(control, {"event": "spawned"}, (pidfd,))
+        wire.send(control, {"event": "spawned", "cgroups": entered}, (pidfd,))
     except BaseException as error:
         wire.send_failure(control, error)
         os._exit(1)
     os._exit(0)
+
+
+def _enter_group(path: str) -> bool:
+    # A thread that moves itself needs no lock of the kernel's; moving a process waits for all CPUs, many milliseconds.
+    for name in ("tasks", "cgroup.procs"):
+        with contextlib.suppress(OSError), open(f"{path}/{name}", "r+") as file:
+            file.write("0")
+            file.flush()
+            return True
+    return False
 
 
 def _enter_namespaces(*, privileged: bool, network: bool) -> None:

@@ -1,0 +1,65 @@
+"""The `bf` command: what is useful beside pytest itself."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+_KEPT_DAYS = 30.0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status."""
+    options = _parser().parse_args(argv)
+    if options.command == "schema":
+        return _schema()
+    if options.command == "cleanup":
+        from pytest_benchflow.cli.cleanup import clean_up
+
+        max_age = options.max_age if options.images else None
+        return clean_up(remove=options.yes, everything=options.all, run=options.run, max_age_days=max_age)
+    from pytest_benchflow.cli.tasks import check
+
+    return check(options.paths, strict=options.strict)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="bf", description="Agent benchmarks; to run them use pytest.")
+    parser.add_argument("--version", action="version", version=f"pytest-benchflow {version('pytest-benchflow')}")
+    commands = parser.add_subparsers(dest="command", required=True)
+    tasks = commands.add_parser("tasks", help="work on task directories").add_subparsers(dest="verb", required=True)
+    check = tasks.add_parser("check", help="read tasks and report every problem; starts nothing")
+    check.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="a task, or a folder of tasks")
+    check.add_argument("--strict", action="store_true", help="unknown keys are errors")
+    commands.add_parser("schema", help="print the JSON Schema of the --bf-json report")
+    cleanup = commands.add_parser("cleanup", help="list what dead runs have left; removes nothing without --yes")
+    cleanup.add_argument("--yes", action="store_true", help="remove what is listed")
+    cleanup.add_argument("--all", action="store_true", help="also what was kept on purpose or is in use by a live run")
+    cleanup.add_argument("--run", metavar="ID", help="only what belongs to this run")
+    cleanup.add_argument("--images", action="store_true", help="also the images that tasks were built into")
+    cleanup.add_argument(
+        "--max-age",
+        type=_days,
+        default=_KEPT_DAYS,
+        metavar="DAYS",
+        help="with --images, only those older than this (default: %(default)g)",
+    )
+    return parser
+
+
+def _days(text: str) -> float:
+    days = float(text) if text.replace(".", "", 1).isdecimal() else -1.0
+    if days < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of days; give 0 or more")
+    return days
+
+
+def _schema() -> int:
+    import json
+
+    from pytest_benchflow.reporting import Report
+
+    print(json.dumps(Report.model_json_schema(), indent=2))
+    return 0

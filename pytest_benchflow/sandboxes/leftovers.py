@@ -1,0 +1,136 @@
+"""What runs have left in every kind of sandbox, seen alike: find it, tell whose it is, remove it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+from pytest_benchflow.cache import cache_directory
+
+#: Temporary directories with the build contexts of a run; the number of its process follows.
+CONTEXT_PREFIX = "bf-context-"
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """One thing that a run has made and that outlives a process."""
+
+    kind: str
+    id: str
+    name: str
+    owner: str
+    """Whose it is, for people."""
+    created: float
+    """Seconds since 1970; 0 if nobody knows."""
+    abandoned: bool
+    """Whether nobody needs it any more."""
+    run: str | None = None
+
+
+class Leftovers(Protocol):
+    """One place where things may be left; open while the context lasts."""
+
+    @property
+    def title(self) -> str:
+        """How people call the place."""
+
+    async def __aenter__(self) -> Self:
+        """Open the place; SandboxError if it cannot be asked."""
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Let go of it."""
+
+    async def find(self) -> list[Trace]:
+        """List everything of ours that is there."""
+
+    async def remove(self, traces: Sequence[Trace]) -> list[Trace]:
+        """Remove these and return what is gone."""
+
+
+def docker_leftovers() -> Leftovers:
+    """Return what is in the Docker daemon: containers, networks, volumes."""
+    from .docker.traces import DockerLeftovers
+
+    return DockerLeftovers()
+
+
+def docker_images(max_age_sec: float) -> Leftovers:
+    """Return the images in the Docker daemon that tasks were built into, as far as they are older than this."""
+    from .docker.traces import DockerImages
+
+    return DockerImages(max_age_sec)
+
+
+def local_leftovers() -> Leftovers:
+    """Return what is on this machine's disk: half-built layers, and copies of build contexts."""
+    return LocalLeftovers()
+
+
+class LocalLeftovers:
+    """Half-built layers in this user's cache, whose finished ones are swept by age, and copies of build contexts."""
+
+    title = "local"
+
+    async def __aenter__(self) -> Self:
+        """Open nothing: it is a directory."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Let go of nothing."""
+
+    async def find(self) -> list[Trace]:
+        """List the directories; one is abandoned when the process that builds there is gone."""
+        builds = sorted((cache_directory() / "layers").glob("tmp-*-*-*"))
+        contexts = sorted(Path(tempfile.gettempdir()).glob(f"{CONTEXT_PREFIX}*-*"))
+        return [*map(_build, builds), *(_context(path) for path in contexts if path.stat().st_uid == os.geteuid())]
+
+    async def remove(self, traces: Sequence[Trace]) -> list[Trace]:
+        """Remove directories, also where they deny it."""
+        for trace in traces:
+            await asyncio.to_thread(_remove_tree, Path(trace.id))
+        return [trace for trace in traces if not os.path.lexists(trace.id)]
+
+
+def _build(path: Path) -> Trace:
+    pid, started = path.name.split("-")[1:3]
+    return _trace("half-built layer", path, pid, gone=_start_time(pid) != started)
+
+
+def _context(path: Path) -> Trace:
+    pid = path.name.removeprefix(CONTEXT_PREFIX).partition("-")[0]
+    return _trace("build context", path, pid, gone=not _start_time(pid))
+
+
+def _trace(kind: str, path: Path, pid: str, *, gone: bool) -> Trace:
+    owner = f"of process {pid}, which {'is gone' if gone else 'is running'}"
+    return Trace(kind, str(path), path.name, owner, path.stat().st_mtime, gone)
+
+
+def _start_time(pid: str) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]
+    except OSError:
+        return ""
+
+
+def _remove_tree(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.chmod(0o700)
+        # From the top down: each directory is opened before it is walked into.
+        for folder, names, _ in os.walk(path):
+            for name in names:
+                if not os.path.islink(inner := os.path.join(folder, name)):
+                    os.chmod(inner, 0o700)
+    shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,146 @@
+"""The `bf` command."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from project import NO_DAEMON
+
+from pytest_benchflow.cli import main
+
+Make = Callable[..., Path]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BF_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("DOCKER_HOST", NO_DAEMON)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
+def half_built(tmp_path: Path, owner: str) -> Path:
+    path = tmp_path / "cache" / "layers" / f"tmp-{owner}-1"
+    (path / "usr" / "closed").mkdir(parents=True)
+    (path / "usr" / "closed" / "file").write_text("x")
+    (path / "usr" / "closed").chmod(0o000)
+    return path
+
+
+def of_the_dead() -> str:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return f"{process.pid}-12345"
+
+
+def of_the_living() -> str:
+    return f"{os.getpid()}-{Path('/proc/self/stat').read_text().rpartition(')')[2].split()[19]}"
+
+
+def test_cleanup_without_a_daemon_says_so_and_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cleanup", "--images"]) == 0
+    shown = capsys.readouterr()
+    assert "docker: no Docker daemon answers at unix:///nowhere/docker.sock" in shown.err
+    assert "docker images: no Docker daemon" in shown.err
+    assert shown.out == "local: nothing\n"
+
+
+@pytest.mark.parametrize("address", ["ssh://somewhere", "tcp://127.0.0.1:1"])
+def test_cleanup_goes_on_whatever_is_wrong_with_the_daemon(
+    address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", address)
+    assert main(["cleanup"]) == 0
+    shown = capsys.readouterr()
+    assert shown.err.startswith("docker: ")
+    assert shown.out == "local: nothing\n"
+
+
+def test_cleanup_lists_and_removes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = half_built(tmp_path, of_the_dead())
+    assert main(["cleanup"]) == 0
+    out = capsys.readouterr().out
+    assert f"half-built layer {path.name}  of process {path.name.split('-')[1]}, which is gone" in out
+    assert out.endswith("nothing was removed; --yes removes what is listed\n")
+    assert path.exists()
+
+
+def test_cleanup_removes_what_the_dead_have_left_and_nothing_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dead, living = half_built(tmp_path, of_the_dead()), half_built(tmp_path, of_the_living())
+    layer = tmp_path / "cache" / "layers" / "0123456789abcdef"
+    layer.mkdir()
+    assert main(["cleanup", "--yes"]) == 0
+    assert [dead.exists(), living.exists(), layer.exists()] == [False, True, True]
+    out = capsys.readouterr().out
+    assert f"{dead.name}  of process" in out
+    assert "removed" in out
+    assert "1 kept on purpose or in use; --all includes them" in out
+
+
+def test_cleanup_removes_build_contexts_of_the_dead(tmp_path: Path) -> None:
+    dead = tmp_path / f"bf-context-{of_the_dead().partition('-')[0]}-x_1"
+    living = tmp_path / f"bf-context-{os.getpid()}-y"
+    for path in (dead, living):
+        (path / "0").mkdir(parents=True)
+    assert main(["cleanup", "--yes"]) == 0
+    assert [dead.exists(), living.exists()] == [False, True]
+
+
+def test_cleanup_of_all_takes_what_is_in_use_too(tmp_path: Path) -> None:
+    living = half_built(tmp_path, of_the_living())
+    assert main(["cleanup", "--all", "--yes"]) == 0
+    assert not living.exists()
+
+
+def test_cleanup_follows_no_link_out_of_what_it_removes(tmp_path: Path) -> None:
+    outside = tmp_path / "precious"
+    outside.mkdir(mode=0o500)
+    path = half_built(tmp_path, of_the_dead())
+    (path / "link").symlink_to(outside)
+    assert main(["cleanup", "--yes"]) == 0
+    assert not path.exists()
+    assert outside.stat().st_mode & 0o777 == 0o500
+
+
+def test_cleanup_of_one_run_leaves_what_belongs_to_none(tmp_path: Path) -> None:
+    path = half_built(tmp_path, of_the_dead())
+    assert main(["cleanup", "--yes", "--run", "0123"]) == 0
+    assert path.exists()
+
+
+@pytest.mark.parametrize("age", ["-1", "week", "nan", "inf"])
+def test_a_bad_age_is_one_line(age: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["cleanup", "--images", f"--max-age={age}"])
+    assert ended.value.code == 2
+    assert f"--max-age: {age!r} is no number of days; give 0 or more" in capsys.readouterr().err
+
+
+def test_checking_tasks_counts_the_broken(make_task: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    good = make_task("tasks/good")
+    make_task("tasks/bad", toml='[agent]\ntimeout_sec = "10m"\n')
+    assert main(["tasks", "check", str(good)]) == 0
+    assert main(["tasks", "check", str(good.parent)]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == "1 tasks, 0 broken\n2 tasks, 1 broken\n"
+    assert "timeout_sec" in shown.err
+
+
+def test_checking_a_folder_without_tasks_says_what_a_task_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["tasks", "check", str(tmp_path)]) == 2
+    assert "a task has a task.toml or a task.md" in capsys.readouterr().err
+
+
+def test_the_schema_is_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schema"]) == 0
+    assert json.loads(capsys.readouterr().out)["title"] == "Report"
