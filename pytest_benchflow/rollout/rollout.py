@@ -293,10 +293,9 @@ class Rollout:
         keep = self._started and not self._interrupted and self.config.keeps_sandbox(passed=self.result.passed)
         if keep and not sandbox.capabilities.keeps:
             await self._keep_workspace(sandbox)
-        known = len(sandbox.notes)
         await sandbox.stop(delete=not keep)
+        self.record.notes += [note for note in sandbox.notes if note not in self.record.notes]
         if keep:
-            self.record.notes += sandbox.notes[known:]
             self._write_sandbox_facts(sandbox)
 
     async def _keep_workspace(self, sandbox: Sandbox) -> None:
