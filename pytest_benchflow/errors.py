@@ -16,6 +16,7 @@ class Category(StrEnum):
     HEALTHCHECK = "healthcheck"
     INSTALL = "install"
     HANDSHAKE = "handshake"
+    AGENT = "agent"
     PROVIDER = "provider"
     VERIFIER = "verifier"
     REWARD = "reward"
@@ -76,6 +77,36 @@ class UnsupportedError(BenchflowError):
     """The task declares something that the chosen sandbox cannot give."""
 
     category = Category.UNSUPPORTED
+
+
+class CredentialsError(BenchflowError):
+    """Something that an agent needs to reach its model is missing."""
+
+    category = Category.CREDENTIALS
+
+
+class InstallError(BenchflowError):
+    """An agent could not be installed."""
+
+    category = Category.INSTALL
+
+
+class HandshakeError(BenchflowError):
+    """An agent did not start, or did not speak the protocol."""
+
+    category = Category.HANDSHAKE
+
+
+class ProviderError(BenchflowError):
+    """An agent never got an answer from its model."""
+
+    category = Category.PROVIDER
+
+
+class AgentError(BenchflowError):
+    """An agent ended before its model answered even once."""
+
+    category = Category.AGENT
 
 
 class VerifierError(BenchflowError):

@@ -27,7 +27,7 @@ LAYERS = (
     frozenset({"base"}),
 )
 #: Modules at the top of the package that every layer may use, because they use nothing.
-BASE = frozenset({"errors", "hints", "text", "cache"})
+BASE = frozenset({"errors", "events", "hints", "text", "cache"})
 #: Parts that work on top of pytest but are folders of their own.
 TOP_FOLDERS = frozenset({"cli", "testing"})
 HEAVY = ("pydantic", "docker", "yaml", "rich", "acp", "daytona_sdk", "modal", "litellm", "junit_xml")

@@ -2,7 +2,7 @@
 
 import os
 
-from pytest_benchflow.agents import AgentOutcome, PromptResult
+from pytest_benchflow.agents import Access, AgentOutcome, PromptResult
 
 
 class ShellSession:
@@ -30,12 +30,16 @@ class ShellAgent:
 
     name = "shell"
     takes_model = False
+    is_trusted = True  # it runs as the task's own user
 
     def why_not(self, task):
         return None
 
-    def environment(self, task):
-        return {}
+    def access(self, task, request):
+        return Access(env=request.env)
+
+    async def provide(self, log_dir):
+        return ()
 
     async def install(self, context):
         pass

@@ -1,24 +1,28 @@
 """Agents: what can be put to work on a task."""
 
 from pytest_benchflow.agents.base import (
+    Access,
     Agent,
     AgentContext,
     AgentOutcome,
-    Event,
-    Json,
+    AgentRequest,
+    HomeFile,
     PromptResult,
     Session,
+    Usage,
 )
 from pytest_benchflow.agents.registry import FREE_AGENTS, AgentRegistry
 
 __all__ = [
     "FREE_AGENTS",
+    "Access",
     "Agent",
     "AgentContext",
     "AgentOutcome",
     "AgentRegistry",
-    "Event",
-    "Json",
+    "AgentRequest",
+    "HomeFile",
     "PromptResult",
     "Session",
+    "Usage",
 ]

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from pytest_benchflow.events import Emit
 
 if TYPE_CHECKING:
-    from pytest_benchflow.sandboxes import Sandbox
-    from pytest_benchflow.tasks import Stage, Task
-
-Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
-Event: TypeAlias = dict[str, Json]
+    from pytest_benchflow.sandboxes import Mount, Sandbox
+    from pytest_benchflow.tasks import McpServer, Stage, Task
 
 
 class AgentOutcome(StrEnum):
@@ -22,6 +22,39 @@ class AgentOutcome(StrEnum):
     TIMED_OUT = "timed_out"
     NONZERO_EXIT = "nonzero_exit"
     CRASHED = "crashed"
+    GAVE_UP = "gave_up"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRequest:
+    """What one role of a rollout asks of its agent."""
+
+    model: str | None = None
+    effort: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    """Variables given on purpose, which come before all others."""
+
+
+@dataclass(frozen=True, slots=True)
+class HomeFile:
+    """A file the agent finds in its home directory; only its user may read it."""
+
+    path: str
+    """Relative to the home directory."""
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How an agent reaches its model: worked out before anything starts, handed over inside, never written down."""
+
+    env: Mapping[str, str] = field(default_factory=dict)
+    files: tuple[HomeFile, ...] = ()
+    secrets: frozenset[str] = frozenset()
+    """Values that must not appear in any result, log or report."""
+    model: str | None = None
+    """The model as the agent itself spells it."""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +64,26 @@ class AgentContext:
     sandbox: Sandbox
     task: Task
     stage: Stage
-    env: Mapping[str, str]
+    request: AgentRequest
+    access: Access
     user: str | int | None
-    emit: Callable[[Event], None]
-    """Append one event to the trajectory on disk."""
+    home: str
+    cwd: str
+    log_dir: Path
+    """Host directory for what the agent prints beside the protocol."""
+    emit: Emit
+    mcp_servers: tuple[McpServer, ...] = ()
+    idle_timeout_sec: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What model calls used; absent numbers are unknown, not zero."""
+
+    input: int | None = None
+    output: int | None = None
+    cached: int | None = None
+    cost_usd: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +93,10 @@ class PromptResult:
     outcome: AgentOutcome
     detail: str | None = None
     n_tool_calls: int = 0
+    usage: Usage = Usage()
+    stop_reason: str | None = None
+    message: str | None = None
+    """The last thing the agent said."""
 
 
 @runtime_checkable
@@ -69,11 +122,18 @@ class Agent(Protocol):
     def takes_model(self) -> bool:
         """Whether a model can be chosen for it."""
 
+    @property
+    def is_trusted(self) -> bool:
+        """Whether it runs as the task's own user; any other agent gets the sandbox user."""
+
     def why_not(self, task: Task) -> str | None:
         """Return why this agent makes no sense on the task, or None."""
 
-    def environment(self, task: Task) -> dict[str, str]:
-        """Return the variables the agent needs on the task; one that is missing is an error before anything starts."""
+    def access(self, task: Task, request: AgentRequest) -> Access:
+        """Return what the agent needs to reach its model; what is missing is an error before anything starts."""
+
+    async def provide(self, log_dir: Path) -> tuple[Mount, ...]:
+        """Make on the host, once for all rollouts, what its sandboxes mount read-only."""
 
     async def install(self, context: AgentContext) -> None:
         """Make the agent ready in the sandbox."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_benchflow.agents.base import AgentContext, AgentOutcome, PromptResult
+from pytest_benchflow.agents.base import Access, AgentContext, AgentOutcome, AgentRequest, PromptResult
 
 if TYPE_CHECKING:
+    from pytest_benchflow.sandboxes import Mount
     from pytest_benchflow.tasks import Task
 
 
@@ -26,14 +28,19 @@ class NopAgent:
 
     name = "nop"
     takes_model = False
+    is_trusted = True
 
     def why_not(self, task: Task) -> str | None:
         """It can do nothing anywhere."""
         return None
 
-    def environment(self, task: Task) -> dict[str, str]:
-        """It needs no variables."""
-        return {}
+    def access(self, task: Task, request: AgentRequest) -> Access:
+        """It needs nothing."""
+        return Access(env=request.env)
+
+    async def provide(self, log_dir: Path) -> tuple[Mount, ...]:
+        """Nothing to mount."""
+        return ()
 
     async def install(self, context: AgentContext) -> None:
         """Nothing to install."""

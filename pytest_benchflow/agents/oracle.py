@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_benchflow.agents.base import AgentContext, AgentOutcome, PromptResult
+from pytest_benchflow.agents.base import Access, AgentContext, AgentOutcome, AgentRequest, PromptResult
 from pytest_benchflow.tasks import resolve_env
 
 if TYPE_CHECKING:
+    from pytest_benchflow.sandboxes import Mount
     from pytest_benchflow.tasks import Task
 
 LOG = "/logs/agent/oracle.txt"
@@ -28,7 +30,7 @@ class OracleSession:
         command = f"{{ {shlex.quote(script)}; }} >{LOG} 2>&1 </dev/null; s=$?; tail -c {_TAIL_BYTES} {LOG}; exit $s"
         try:
             done = await self._context.sandbox.exec(
-                command, user=self._context.user, env=self._context.env, timeout_sec=timeout_sec
+                command, user=self._context.user, env=self._context.access.env, timeout_sec=timeout_sec
             )
         except TimeoutError:
             self._context.emit({"type": "agent_timeout", "reason": "wall_clock_timeout", "timeout_sec": timeout_sec})
@@ -49,16 +51,21 @@ class OracleAgent:
 
     name = "oracle"
     takes_model = False
+    is_trusted = True
 
     def why_not(self, task: Task) -> str | None:
         """A task without a solution has no oracle."""
         missing = [stage.name or task.short_name for stage in task.stages if stage.solution_dir is None]
         return f"no oracle solution for {', '.join(missing)}" if missing else None
 
-    def environment(self, task: Task) -> dict[str, str]:
+    def access(self, task: Task, request: AgentRequest) -> Access:
         """Return the solution's variables, filled in from the runner's environment."""
         resolved = resolve_env(task.config.solution.env, os.environ, f"{task.file}: [solution.env]")
-        return {"DEBIAN_FRONTEND": "noninteractive", **resolved}
+        return Access(env={"DEBIAN_FRONTEND": "noninteractive", **resolved, **request.env})
+
+    async def provide(self, log_dir: Path) -> tuple[Mount, ...]:
+        """Nothing to mount."""
+        return ()
 
     async def install(self, context: AgentContext) -> None:
         """Nothing to install: the solution is plain shell."""

@@ -9,8 +9,9 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_benchflow.agents import AgentOutcome, Event, PromptResult
+from pytest_benchflow.agents import AgentOutcome, PromptResult
 from pytest_benchflow.errors import SandboxError
+from pytest_benchflow.events import Event
 from pytest_benchflow.rollout.result import CheckSummary, ErrorInfo, RolloutResult, StepResult
 from pytest_benchflow.rollout.store import Trajectory, utc_now, write_json
 from pytest_benchflow.verify import headline

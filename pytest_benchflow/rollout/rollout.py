@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from pytest_benchflow.agents import Agent, AgentContext, PromptResult, Session
+from pytest_benchflow.agents import Access, Agent, AgentContext, AgentRequest, PromptResult, Session
 from pytest_benchflow.errors import BenchflowError, CannotRunHere, Category, UsageError
 from pytest_benchflow.rollout.environment import agent_spec, override_notes
 from pytest_benchflow.rollout.healthcheck import wait_until_healthy
@@ -54,7 +54,7 @@ class Rollout:
         self.record = Record(config, task)
         self._resources = resources
         self._on_phase = on_phase
-        self._agent_env: dict[str, str] = {}
+        self._access = Access()
         self._work: StageRun | None = None
         self._session: Session | None = None
         self._started = False
@@ -71,6 +71,10 @@ class Rollout:
     def sandbox(self) -> Sandbox:
         """The agent's sandbox."""
         return self._stage().sandbox
+
+    @property
+    def _request(self) -> AgentRequest:
+        return AgentRequest(self.config.model, env=self.config.agent_env)
 
     @property
     def result(self) -> RolloutResult:
@@ -101,7 +105,7 @@ class Rollout:
             backend = await self._resources.backend(self.config.sandbox)
             self.record.sandbox = backend.name
             refuse_unsupported(self.task, backend)
-            self._agent_env = {**self.agent.environment(self.task), **self.config.agent_env}
+            self._access = self.agent.access(self.task, self._request)
             for stage in self.task.stages:
                 verifier_env(self.task, stage, self.config)
             directory = self.record.make_directory(self.config.jobs_dir / (self.config.job_name or ""))
@@ -245,8 +249,12 @@ class Rollout:
             sandbox=work.sandbox,
             task=self.task,
             stage=work.stage,
-            env=self._agent_env,
+            request=self._request,
+            access=self._access,
             user=work.stage.agent_user,
+            home="/root",
+            cwd=work.sandbox.workdir,
+            log_dir=work.output / "agent",
             emit=lambda event: self.record.emit(event, step=step),
         )
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
-from pytest_benchflow.agents import Event, Json
+from pytest_benchflow.events import Event, Json
 
 #: Agents may send half a character; escaped like this it is still valid JSON.
 _ESCAPE = "backslashreplace"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .base import Backend, Capabilities, ExecResult, Limits, Process, Sandbox, SandboxSpec
+from .base import Backend, Capabilities, ExecResult, Limits, Mount, Process, Sandbox, SandboxSpec
 from .registry import SandboxRegistry
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ __all__ = [
     "ExecResult",
     "Leftovers",
     "Limits",
+    "Mount",
     "Process",
     "Sandbox",
     "SandboxRegistry",

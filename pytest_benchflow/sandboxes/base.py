@@ -39,8 +39,19 @@ class Capabilities:
     windows: bool = False
     users: bool = False
     snapshots: bool = False
+    mounts: bool = False
+    """Whether host directories can be mounted read-only, `SandboxSpec.mounts`; without it they are uploaded."""
     keeps: bool = False
     """Whether a sandbox stopped with `delete=False` outlives its runner."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A host directory that the sandbox sees read-only; its content never changes, and `key` names that content."""
+
+    source: Path
+    target: str
+    key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +71,7 @@ class SandboxSpec:
     limits: Limits = Limits()
     build_timeout_sec: float = 600.0
     force_build: bool = False
+    mounts: tuple[Mount, ...] = ()
 
 
 @runtime_checkable

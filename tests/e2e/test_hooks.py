@@ -12,7 +12,7 @@ from project import Project, properties
 FAKE_AGENT = """
 from dataclasses import dataclass
 
-from pytest_benchflow.agents import AgentOutcome, PromptResult
+from pytest_benchflow.agents import Access, AgentOutcome, PromptResult
 
 
 @dataclass
@@ -36,12 +36,16 @@ class FakeSession:
 class FakeAgent:
     name = "fake"
     takes_model = True
+    is_trusted = True
 
     def why_not(self, task):
         return None
 
-    def environment(self, task):
-        return {}
+    def access(self, task, request):
+        return Access(env=request.env)
+
+    async def provide(self, log_dir):
+        return ()
 
     async def install(self, context):
         done = await context.sandbox.exec("echo installed > /tmp/installed", user=0)
