@@ -61,6 +61,14 @@ class UsageError(BenchflowError):
     category = Category.CONFIG
 
 
+class BadValue(UsageError, ValueError):
+    """A value that cannot be used, for callers who catch ValueError too."""
+
+
+class BadType(UsageError, TypeError):
+    """A value of the wrong kind, or arguments that do not go together, for callers who catch TypeError too."""
+
+
 class SandboxError(BenchflowError):
     """The sandbox could not start, died, or lost its connection."""
 

@@ -1,0 +1,232 @@
+"""Scenes: which agents work on a task, in which order, and what each of them is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+from pytest_benchflow.errors import BadValue
+from pytest_benchflow.hints import closest, did_you_mean
+
+#: As a whole prompt, stands for the task's own.
+INSTRUCTION = "@instruction"
+FALLBACK_PROMPT = "Solve the task that is described in /instruction.md."
+READ_ONLY = "read-only"
+
+Capabilities: TypeAlias = "Mapping[str, object] | Sequence[str]"
+
+
+@dataclass(frozen=True)
+class Role:
+    """One agent of a scene, under the name that turns call it by."""
+
+    name: str
+    agent: str
+    model: str | None = None
+    reasoning_effort: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Variables of this role, over those of the rollout."""
+    timeout_sec: float | None = None
+    idle_timeout_sec: float | None = None
+    skills_dir: str | Path | None = None
+    capabilities: Capabilities | None = field(default=None, hash=False)
+    """What the role declares about itself; `read-only` keeps it from writing to the workspace."""
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether the role may look at the workspace and not change it."""
+        given = self.capabilities or ()
+        return given.get("workspace") == READ_ONLY if isinstance(given, Mapping) else READ_ONLY in given
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One prompt to one role; None means the scene's, the role's or the task's own."""
+
+    role: str
+    prompt: str | None = None
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Roles, and the turns they take one after the other."""
+
+    name: str = "default"
+    roles: Sequence[Role] = ()
+    turns: Sequence[Turn] = ()
+    """None at all means one turn per role."""
+    skills_dir: str | Path | None = None
+    outbox: bool = False
+    """Whether roles can leave messages for each other in `/app/.outbox`."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "roles", tuple(self.roles))
+        object.__setattr__(self, "turns", tuple(self.turns))
+
+    @classmethod
+    def single(
+        cls,
+        *,
+        agent: str,
+        model: str | None = None,
+        reasoning_effort: str | None = None,
+        prompts: Sequence[str | None] | None = None,
+        role_name: str = "agent",
+        skills_dir: str | Path | None = None,
+    ) -> Scene:
+        """Return the scene of one agent that gets one prompt after the other, the task's own if there are none."""
+        texts = (prompts,) if isinstance(prompts, str) else (None,) if prompts is None else prompts
+        role = Role(role_name, agent, model, reasoning_effort)
+        return cls(roles=(role,), turns=tuple(Turn(role_name, text) for text in texts), skills_dir=skills_dir)
+
+    @property
+    def effective_turns(self) -> tuple[Turn, ...]:
+        """The turns as they are taken."""
+        return tuple(self.turns) or tuple(Turn(role.name) for role in self.roles)
+
+    def role(self, name: str) -> Role:
+        """Return the role of that name."""
+        for role in self.roles:
+            if role.name == name:
+                return role
+        known = did_you_mean(name, [role.name for role in self.roles])
+        raise BadValue(f"scene {self.name!r} has a turn of the unknown role {name!r}", advice=known)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One turn as plain data."""
+
+    id: str
+    data: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTurn:
+    """One turn with everything that decides it."""
+
+    scene_index: int
+    scene: Scene
+    role: Role
+    turn_index: int
+    prompt: str
+
+    @property
+    def id(self) -> str:
+        """Name the turn within its rollout."""
+        return f"scene-{self.scene_index}-turn-{self.turn_index}-{self.role.name}"
+
+    @property
+    def skills_dir(self) -> str | Path | None:
+        """The role's skills, else the scene's."""
+        return self.role.skills_dir if self.role.skills_dir is not None else self.scene.skills_dir
+
+
+PromptFor: TypeAlias = Callable[[Scene, Role, Turn], str | None]
+"""Return what a turn says, None to leave it to the turn and the task."""
+
+
+def plan_turns(
+    scenes: Iterable[Scene], *, base_prompt: str, prompt_for: PromptFor | None = None
+) -> tuple[PlannedTurn, ...]:
+    """Check the scenes and return all their turns in order, each with its prompt: turn → scene → role → task."""
+    scenes = check_scenes(scenes)
+    base = base_prompt if base_prompt.strip() else FALLBACK_PROMPT
+
+    def planned() -> Iterator[PlannedTurn]:
+        for scene_index, scene in enumerate(scenes):
+            for turn_index, turn in enumerate(scene.effective_turns):
+                role = scene.role(turn.role)
+                yield PlannedTurn(scene_index, scene, role, turn_index, _prompt(scene, role, turn, base, prompt_for))
+
+    return tuple(planned())
+
+
+def session_key(turn: PlannedTurn) -> tuple[int, str]:
+    """Return what two turns in a row must have in common to share a session, and with it the agent's context."""
+    return turn.scene_index, turn.role.name
+
+
+def compile_scenes_to_steps(scenes: Iterable[Scene], default_prompt: str = "") -> list[Step]:
+    """Return the turns of the scenes as plain data."""
+    return [
+        Step(
+            turn.id,
+            {
+                "type": "scene_turn",
+                "scene": turn.scene.name,
+                "scene_index": turn.scene_index,
+                "turn_index": turn.turn_index,
+                "role": turn.role.name,
+                "prompt": turn.prompt,
+                "skills_dir": turn.scene.skills_dir,
+                "role_skills_dir": turn.role.skills_dir,
+            },
+        )
+        for turn in plan_turns(scenes, base_prompt=default_prompt)
+    ]
+
+
+def check_scenes(scenes: Iterable[Scene]) -> tuple[Scene, ...]:
+    """Return the scenes, or raise BadValue with the first thing that keeps them from being played."""
+    scenes = tuple(scenes)
+    if not scenes:
+        raise BadValue("there is no scene", advice="give at least one, for example Scene.single(agent=...)")
+    if name := _twice(scene.name for scene in scenes):
+        raise BadValue(f"two scenes are called {name!r}", advice="give each scene a name of its own")
+    for scene in scenes:
+        _check(scene)
+    return scenes
+
+
+def _check(scene: Scene) -> None:
+    where = f"scene {scene.name!r}"
+    if not scene.name:
+        raise BadValue("a scene has an empty name", advice="give it one")
+    if not scene.roles:
+        raise BadValue(f"{where} has no roles", advice="add at least one Role(name, agent)")
+    if name := _twice(role.name for role in scene.roles):
+        raise BadValue(f"{where} has two roles called {name!r}", advice="give each role a name of its own")
+    for role in scene.roles:
+        _check_role(where, role)
+    for turn in scene.turns:
+        scene.role(turn.role)
+
+
+def _check_role(where: str, role: Role) -> None:
+    if not role.name or "/" in role.name:
+        raise BadValue(f"{where} has a role called {role.name!r}", advice="use a word without slashes")
+    if not role.agent:
+        raise BadValue(f"role {role.name!r} of {where} has no agent", advice="name one, for example gemini")
+    for key in ("timeout_sec", "idle_timeout_sec"):
+        seconds: float | None = getattr(role, key)
+        if seconds is not None and seconds <= 0:
+            raise BadValue(
+                f"{key} of role {role.name!r} is {seconds:g}", advice="give seconds above 0, or leave it out"
+            )
+    given = role.capabilities or ()
+    words = given.values() if isinstance(given, Mapping) else given
+    for word in words:
+        # A slip here would silently give the right to write.
+        if isinstance(word, str) and word != READ_ONLY and closest(word, [READ_ONLY]):
+            raise BadValue(f"role {role.name!r} has the capability {word!r}", advice=f"did you mean {READ_ONLY}?")
+
+
+def _prompt(scene: Scene, role: Role, turn: Turn, base: str, prompt_for: PromptFor | None) -> str:
+    if turn.prompt == INSTRUCTION:
+        return base
+    composed = prompt_for(scene, role, turn) if prompt_for is not None else None
+    if composed is not None:
+        return composed
+    return base if turn.prompt is None else turn.prompt
+
+
+def _twice(names: Iterable[str]) -> str | None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
