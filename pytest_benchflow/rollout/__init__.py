@@ -1,25 +1,34 @@
 """Rollouts: one agent configuration on one task, once."""
 
 from pytest_benchflow.rollout.config import RolloutConfig
+from pytest_benchflow.rollout.loops import LoopStrategy, parse_loop
 from pytest_benchflow.rollout.native import document_prompts, document_scenes
 from pytest_benchflow.rollout.resources import Resources
 from pytest_benchflow.rollout.result import ErrorInfo, RolloutResult
 from pytest_benchflow.rollout.rollout import Rollout
 from pytest_benchflow.rollout.run import run
 from pytest_benchflow.rollout.scenes import Role, Scene, Step, Turn, compile_scenes_to_steps
+from pytest_benchflow.rollout.users import BaseUser, FunctionUser, PassthroughUser, RoundResult, load_user
 
 __all__ = [
+    "BaseUser",
     "ErrorInfo",
+    "FunctionUser",
+    "LoopStrategy",
+    "PassthroughUser",
     "Resources",
     "Role",
     "Rollout",
     "RolloutConfig",
     "RolloutResult",
+    "RoundResult",
     "Scene",
     "Step",
     "Turn",
     "compile_scenes_to_steps",
     "document_prompts",
     "document_scenes",
+    "load_user",
+    "parse_loop",
     "run",
 ]

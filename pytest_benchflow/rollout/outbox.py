@@ -1,0 +1,156 @@
+"""The outbox: files through which the roles of a scene leave each other messages."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shlex
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_benchflow.errors import SandboxError
+from pytest_benchflow.text import one_line, printable
+
+if TYPE_CHECKING:
+    from pytest_benchflow.sandboxes import Sandbox
+
+OUTBOX = "/app/.outbox"
+MAX_FILES = 100
+MAX_BYTES = 65536
+_TIMEOUT_SEC = 30.0
+
+# Read as the agent's own user: a link in the way leads it nowhere that the agent could not go by itself.
+_COLLECT = f"""
+[ -L {OUTBOX} ] && {{ echo 'was replaced by a link' >&2; exit 1; }}
+cd {OUTBOX} 2>/dev/null || {{ echo 'was removed' >&2; exit 1; }}
+n=0
+for f in *.json; do
+  if [ -f "$f" ] && [ ! -L "$f" ] && [ "$n" -lt {MAX_FILES} ]; then
+    n=$((n + 1))
+    printf '%s %s\\n' "$(printf %s "$f" | base64 | tr -d '\\n')" \
+      "$(head -c {MAX_BYTES + 1} -- "$f" | base64 | tr -d '\\n')"
+  fi
+  rm -rf -- "$f"
+done
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What one role tells another; the line of `scene_messages.jsonl`."""
+
+    scene: str
+    turn: int
+    sender: str
+    recipient: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxFile:
+    """A file as an agent left it, cut off where it is too long."""
+
+    name: str
+    content: bytes
+
+
+def prepare_script(user: str | int | None) -> str:
+    """Return the command, for root, that makes an empty outbox which this user may write to."""
+    owner = f" && chown {shlex.quote(str(user))} {OUTBOX}" if user is not None else ""
+    return f"rm -rf -- {OUTBOX} && mkdir -p {OUTBOX}{owner} && chmod 700 {OUTBOX}"
+
+
+async def prepare_outbox(sandbox: Sandbox, user: str | int | None) -> None:
+    """Make an empty outbox at the start of a scene."""
+    done = await sandbox.exec(prepare_script(user), user=0, timeout_sec=_TIMEOUT_SEC)
+    if done.return_code:
+        raise SandboxError(f"could not prepare {OUTBOX}: {done.stderr.strip()[:300]}")
+
+
+async def collect_outbox(
+    sandbox: Sandbox, *, user: str | int | None, scene: str, turn: int, sender: str, roles: Sequence[str]
+) -> tuple[list[Message], list[str]]:
+    """Take out what a turn left; return the messages, and what is wrong with the rest, which is never fatal."""
+    try:
+        done = await sandbox.exec(_COLLECT, user=user, timeout_sec=_TIMEOUT_SEC)
+    except TimeoutError:
+        return [], [f"{OUTBOX} of {sender} could not be read within {_TIMEOUT_SEC:g} s"]
+    if done.return_code:
+        return [], [f"{OUTBOX} of {sender} {one_line(done.stderr) or 'could not be read'}"]
+    messages: list[Message] = []
+    problems: list[str] = []
+    for file in unpack(done.stdout):
+        read = read_message(file, scene=scene, turn=turn, sender=sender, roles=roles)
+        if isinstance(read, Message):
+            messages.append(read)
+        else:
+            problems.append(read)
+    return messages, problems
+
+
+def unpack(printed: str) -> list[OutboxFile]:
+    """Return the files that the collecting command printed."""
+    pairs = (line.split(" ") for line in printed.splitlines())
+    return [
+        OutboxFile(base64.b64decode(name).decode("utf-8", "replace"), base64.b64decode(content))
+        for name, content in pairs
+    ]
+
+
+def read_message(file: OutboxFile, *, scene: str, turn: int, sender: str, roles: Sequence[str]) -> Message | str:
+    """Return the message in a file, or what is wrong with it."""
+    where = f"{OUTBOX}/{one_line(file.name)} of {sender}"
+    if len(file.content) > MAX_BYTES:
+        return f"{where} has more than {MAX_BYTES} bytes"
+    try:
+        data: object = json.loads(file.content)
+    except (ValueError, RecursionError):
+        return f"{where} is not JSON"
+    if not isinstance(data, dict):
+        return f'{where} is no object {{"to": …, "content": …}}'
+    recipient, content = data.get("to", file.name.removesuffix(".json")), data.get("content")
+    if not isinstance(content, str) or not content.strip():
+        return f"{where} has no text in content"
+    if not isinstance(recipient, str) or recipient not in roles:
+        return f"{where} is for {one_line(str(recipient))!r}, the scene has {', '.join(roles)}"
+    return Message(scene, turn, sender, recipient, printable(content))
+
+
+class Mailbox:
+    """Keeps the messages of a scene until the recipient's next turn."""
+
+    def __init__(self) -> None:
+        self._waiting: defaultdict[str, list[Message]] = defaultdict(list)
+
+    def add(self, messages: Iterable[Message]) -> None:
+        """Keep messages for their recipients."""
+        for message in messages:
+            self._waiting[message.recipient].append(message)
+
+    def take(self, role: str) -> list[Message]:
+        """Hand out what waits for a role."""
+        return self._waiting.pop(role, [])
+
+    @property
+    def undelivered(self) -> list[Message]:
+        """What nobody has been given yet."""
+        return [message for waiting in self._waiting.values() for message in waiting]
+
+
+def with_messages(prompt: str, messages: Sequence[Message]) -> str:
+    """Return a prompt with messages before it."""
+    if not messages:
+        return prompt
+    said = "\n\n".join(f"**From {message.sender}:**\n{message.content}" for message in messages)
+    return f"Messages from other agents:\n\n{said}\n\n---\n\n{prompt}"
+
+
+def log_messages(path: Path, messages: Iterable[Message]) -> None:
+    """Append messages to `scene_messages.jsonl`."""
+    lines = [json.dumps(asdict(message), ensure_ascii=False) + "\n" for message in messages]
+    if lines:
+        with path.open("a", encoding="utf-8", errors="backslashreplace") as file:
+            file.writelines(lines)
