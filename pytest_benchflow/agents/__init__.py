@@ -11,6 +11,7 @@ from pytest_benchflow.agents.base import (
     Session,
     Usage,
 )
+from pytest_benchflow.agents.bundles import Bundle, BundleSpec, BundleStore
 from pytest_benchflow.agents.registry import FREE_AGENTS, AgentRegistry
 
 __all__ = [
@@ -21,6 +22,9 @@ __all__ = [
     "AgentOutcome",
     "AgentRegistry",
     "AgentRequest",
+    "Bundle",
+    "BundleSpec",
+    "BundleStore",
     "HomeFile",
     "PromptResult",
     "Session",

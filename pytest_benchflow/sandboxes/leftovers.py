@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
-from pytest_benchflow.cache import cache_directory
+from pytest_benchflow.cache import cache_directory, is_abandoned, start_time
 
 #: Temporary directories with the build contexts of a run; the number of its process follows.
 CONTEXT_PREFIX = "bf-context-"
@@ -104,25 +104,17 @@ class LocalLeftovers:
 
 
 def _build(path: Path) -> Trace:
-    pid, started = path.name.split("-")[1:3]
-    return _trace("half-built layer", path, pid, gone=_start_time(pid) != started)
+    return _trace("half-built layer", path, path.name.split("-")[1], gone=is_abandoned(path.name))
 
 
 def _context(path: Path) -> Trace:
     pid = path.name.removeprefix(CONTEXT_PREFIX).partition("-")[0]
-    return _trace("build context", path, pid, gone=not _start_time(pid))
+    return _trace("build context", path, pid, gone=not start_time(pid))
 
 
 def _trace(kind: str, path: Path, pid: str, *, gone: bool) -> Trace:
     owner = f"of process {pid}, which {'is gone' if gone else 'is running'}"
     return Trace(kind, str(path), path.name, owner, path.stat().st_mtime, gone)
-
-
-def _start_time(pid: str) -> str:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]
-    except OSError:
-        return ""
 
 
 def _remove_tree(path: Path) -> None:

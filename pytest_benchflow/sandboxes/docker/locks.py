@@ -2,39 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import hashlib
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
-from pytest_benchflow.cache import cache_directory
+from pytest_benchflow.cache import cache_directory, locked_files
 from pytest_benchflow.errors import SandboxError
-
-_POLL_SEC = 0.05
 
 
 @contextlib.asynccontextmanager
 async def locked(*names: str) -> AsyncIterator[None]:
     """Hold the first free one of these locks; polling, so that the wait can be cancelled."""
-    locks = [FileLock(_directory() / f"{_file_name(name)}.lock", thread_local=False) for name in names]
-    while (held := next(filter(_try, locks), None)) is None:  # noqa: ASYNC110 - other processes set no event here
-        await asyncio.sleep(_POLL_SEC)
-    try:
+    async with locked_files(*(_directory() / f"{_file_name(name)}.lock" for name in names)):
         yield
-    finally:
-        held.release()
-
-
-def _try(lock: FileLock) -> bool:
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        return False
-    return True
 
 
 def _file_name(name: str) -> str:

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import os
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
-from pytest_benchflow.cache import cache_directory
+from pytest_benchflow.cache import cache_directory, is_abandoned, locked_files, remove_tree, temporary_name
 from pytest_benchflow.errors import SandboxError
 
 _NAME_LENGTH = 24
-_POLL_SEC = 0.05
 _KEPT_SEC = 30 * 24 * 3600.0
 
 
@@ -30,7 +26,6 @@ class LayerStore:
 
     def __init__(self, directory: Path | None = None) -> None:
         self._directory = directory
-        self._numbers = itertools.count(1)
         self._swept = False
 
     @property
@@ -59,19 +54,8 @@ class LayerStore:
     @contextlib.asynccontextmanager
     async def locked(self, name: str) -> AsyncIterator[None]:
         """Be the only builder of a layer on this host; the wait ends with the caller's own deadline."""
-        lock = FileLock(self.path / f"{name}.lock", thread_local=False)
-        while True:
-            try:
-                lock.acquire(timeout=0)
-            except Timeout:
-                # Polling keeps the wait cancellable; a thread blocked on the lock would not be.
-                await asyncio.sleep(_POLL_SEC)
-            else:
-                break
-        try:
+        async with locked_files(self.path / f"{name}.lock"):
             yield
-        finally:
-            lock.release()
 
     @contextlib.asynccontextmanager
     async def building(self, name: str) -> AsyncIterator[str]:
@@ -79,17 +63,17 @@ class LayerStore:
         if not self._swept:
             self._swept = True
             await asyncio.to_thread(self._sweep)
-        temporary = self._temporary_name()
+        temporary = temporary_name()
         path = self.path / temporary
         path.mkdir(mode=0o700)
         try:
             yield temporary
             await asyncio.to_thread(self._commit, path, name)
         finally:
-            await asyncio.shield(asyncio.to_thread(_remove, path))
+            await asyncio.shield(asyncio.to_thread(remove_tree, path))
 
     def _commit(self, path: Path, name: str) -> None:
-        _remove(path / ".work")
+        remove_tree(path / ".work")
         for area in path.iterdir():
             # An area the step did not touch would only make every mount longer.
             with contextlib.suppress(OSError):
@@ -107,37 +91,11 @@ class LayerStore:
             with contextlib.suppress(FileNotFoundError):
                 if path.is_dir() and _is_useless(path):
                     # Renamed first: whoever looks for it meanwhile finds it whole or not at all.
-                    doomed = path.rename(self.path / self._temporary_name())
-                    _remove(doomed)
-
-    def _temporary_name(self) -> str:
-        pid = os.getpid()
-        return f"tmp-{pid}-{_start_time(pid)}-{next(self._numbers)}"
+                    doomed = path.rename(self.path / temporary_name())
+                    remove_tree(doomed)
 
 
 def _is_useless(path: Path) -> bool:
     if path.name.startswith("tmp-"):
-        pid, started = path.name.split("-")[1:3]
-        return _start_time(int(pid)) != started
+        return is_abandoned(path.name)
     return path.stat().st_mtime < time.time() - _KEPT_SEC
-
-
-def _start_time(pid: int) -> str:
-    """Return when a process started, which tells it from a later one of the same number; "" if it is gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]
-    except OSError:
-        return ""
-
-
-def _remove(path: Path) -> None:
-    """Remove a tree, also where its directories deny it."""
-    with contextlib.suppress(FileNotFoundError):
-        path.chmod(0o700)
-        with os.scandir(path) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    _remove(Path(entry.path))
-                else:
-                    os.unlink(entry.path)
-        path.rmdir()

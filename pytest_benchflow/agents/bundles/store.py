@@ -1,0 +1,173 @@
+"""The cache of bundles: directories shared by all processes of one user, each complete from the moment it exists."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_benchflow.cache import cache_directory, is_abandoned, locked_files, remove_tree, temporary_name
+from pytest_benchflow.errors import InstallError
+
+from .bundle import FACTS, KEY, LOG, Bundle, read
+from .command import Commands
+from .install import install
+from .npm import provide_node
+from .seal import is_whole, seal
+from .spec import BundleSpec
+
+INSTALL_TIMEOUT_SEC = 900.0
+_KEY_LENGTH = 20
+
+
+@dataclass(slots=True)
+class _Shared:
+    """One search or installation that several callers wait for."""
+
+    work: asyncio.Task[Bundle]
+    waiting: int = 0
+
+
+class BundleStore:
+    """Bundles on disk; asking for one installs it if it is missing."""
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self._directory = directory
+        self._shared: dict[str, _Shared] = {}
+        self._checked: set[str] = set()
+
+    @property
+    def path(self) -> Path:
+        """The directory that holds the bundles, made on first use and closed to others."""
+        path = self._directory or cache_directory() / "agents"
+        advice = "set BF_CACHE_DIR to a directory of your own"
+        try:
+            path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            status = path.stat()
+        except OSError as error:
+            raise InstallError(f"the agent cache {path} cannot be made: {error.strerror}", advice=advice) from None
+        if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+            # Whoever can write there could put anything into our sandboxes.
+            raise InstallError(f"others can write to the agent cache {path}", advice=advice, retryable=False)
+        return path
+
+    async def provide(self, spec: BundleSpec, *, log: Path | None = None) -> Bundle:
+        """Return the bundle of a spec, installed if it is missing; what the installation printed goes to `log`."""
+        shared = self._shared.get(spec.name)
+        if shared is None:
+            shared = self._shared[spec.name] = _Shared(asyncio.ensure_future(self._provide(spec)))
+            shared.work.add_done_callback(lambda _: self._shared.pop(spec.name, None))
+        shared.waiting += 1
+        try:
+            return await asyncio.shield(shared.work)
+        finally:
+            shared.waiting -= 1
+            if not shared.waiting and not shared.work.done():
+                # Nobody is left who wants it.
+                shared.work.cancel()
+                await asyncio.wait([shared.work])
+            if log is not None:
+                self._copy_log(spec, log)
+
+    def installed(self) -> list[Bundle]:
+        """List the bundles that are there, by name."""
+        found = (read(path) for path in sorted(self.path.iterdir()) if (path / FACTS).is_file())
+        return [bundle for bundle in found if bundle is not None]
+
+    def unused(self, *, days: float = 30.0) -> list[Bundle]:
+        """List the bundles nobody has asked for in so many days, but the one of each agent that was used last."""
+        newest: dict[str, Bundle] = {}
+        bundles = self.installed()
+        for bundle in sorted(bundles, key=lambda bundle: bundle.used):
+            newest[bundle.spec.agent] = bundle
+        oldest = time.time() - days * 86400
+        return [bundle for bundle in bundles if bundle.used <= oldest and bundle is not newest[bundle.spec.agent]]
+
+    def remove(self, bundles: Sequence[Bundle]) -> None:
+        """Remove bundles, and what installations that are gone have left."""
+        for bundle in bundles:
+            # Renamed first: whoever looks for it meanwhile finds it whole or not at all.
+            with contextlib.suppress(FileNotFoundError):
+                remove_tree(bundle.path.rename(self.path / temporary_name()))
+        self._sweep()
+
+    async def _provide(self, spec: BundleSpec) -> Bundle:
+        if (bundle := await asyncio.to_thread(self._find, spec)) is not None:
+            return bundle
+        try:
+            # Another process may be installing it; that ends within the same time, and then it is our turn.
+            async with asyncio.timeout(2 * INSTALL_TIMEOUT_SEC), locked_files(self.path / f"{spec.name}.lock"):
+                if (bundle := await asyncio.to_thread(self._find, spec)) is not None:
+                    return bundle
+                return await self._install(spec)
+        except TimeoutError:
+            raise InstallError(
+                f"Agent {spec.agent} install failed: it took longer than {INSTALL_TIMEOUT_SEC:g} s",
+                advice=f"see {self.path / spec.name}.log",
+            ) from None
+
+    def _find(self, spec: BundleSpec) -> Bundle | None:
+        """Return the bundle if it is there and whole; each is checked once by a process."""
+        bundle = read(self.path / spec.name)
+        if bundle is None or bundle.spec != spec:
+            return None
+        if spec.name not in self._checked and not is_whole(bundle):
+            return None
+        self._checked.add(spec.name)
+        os.utime(bundle.path)
+        return bundle
+
+    async def _install(self, spec: BundleSpec) -> Bundle:
+        await asyncio.to_thread(self._sweep)
+        began = time.monotonic()
+        work = self.path / temporary_name()
+        scratch = work / "scratch"
+        scratch.mkdir(parents=True)
+        commands = Commands(spec.agent, self.path / f"{spec.name}.log")
+        try:
+            async with asyncio.timeout(INSTALL_TIMEOUT_SEC):
+                node = await provide_node(self.path / "runtimes", spec.node, scratch, commands) if spec.node else None
+                runtimes = await install(spec, work / "bundle", scratch, commands, node)
+            seconds = round(time.monotonic() - began, 1)
+            commands.say(f"{spec.agent} {spec.version} with {', '.join(runtimes)} in {seconds:g} s")
+            return await asyncio.to_thread(self._finish, spec, work / "bundle", seconds, runtimes)
+        finally:
+            await asyncio.shield(asyncio.to_thread(remove_tree, work))
+
+    def _finish(self, spec: BundleSpec, top: Path, seconds: float, runtimes: tuple[str, ...]) -> Bundle:
+        content = seal(top)
+        path = self.path / spec.name
+        key = content.digest[:_KEY_LENGTH]
+        bundle = Bundle(spec, path, key, content.files, content.size, seconds, runtimes)
+        (top / KEY).write_text(f"{key}\n")
+        (top / FACTS).write_text(bundle.facts())
+        (self.path / f"{spec.name}.log").rename(top / LOG)
+        for name in (KEY, FACTS, LOG):
+            (top / name).chmod(0o644)
+        if path.exists():
+            # It was damaged. Sandboxes may still show it: it goes when this process is gone.
+            path.rename(self.path / temporary_name())
+        top.rename(path)
+        self._checked.add(spec.name)
+        return bundle
+
+    def _copy_log(self, spec: BundleSpec, log: Path) -> None:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        for source in (self.path / f"{spec.name}.log", self.path / spec.name / LOG):
+            with contextlib.suppress(OSError):
+                shutil.copyfile(source, log)
+                return
+
+    def _sweep(self) -> None:
+        """Remove what installations that are gone have left."""
+        for place in (self.path, self.path / "runtimes"):
+            for path in place.glob("tmp-*"):
+                # Another process may be sweeping too.
+                with contextlib.suppress(OSError):
+                    if is_abandoned(path.name):
+                        remove_tree(path)
