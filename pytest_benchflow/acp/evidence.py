@@ -1,0 +1,101 @@
+"""Tell whether a model answered: `end_turn` does not say so, several agents send it although every call failed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from pytest_benchflow.acp.shapes import as_object, as_text
+from pytest_benchflow.events import Json
+
+#: Messages that known agents make up themselves, before they ask their model or while it fails to answer.
+_OWN_WORDS = re.compile(
+    r"""\s*(?:
+      (?:info|warning):\s                                  # copilot, codex
+    | retrying\ \(attempt | retry\ finished,\ resuming     # pi
+    | (?:warning:\ )?model\ metadata\ for\ .{1,200}\ not\ found
+    | we.re\ currently\ experiencing\ high\ demand         # codex
+    | error:\ (?:failed\ to\ get\ response\ from\ the\ ai\ model | authentication\ failed\ with\ provider)
+    | system\ prompt:\s                                    # openhands
+    )""",
+    re.IGNORECASE | re.VERBOSE,
+)
+#: How agents in general begin when they tell of a failed call, and what they then speak of.
+_FAILURE_HEAD = re.compile(
+    r"""\W*(?:error\b\W | fatal\b | api\ error | llm\b | provider\b | http\b | [45]\d\d\b | request\ failed
+    | (?:failed|unable)\ to | could\ not | authentication\b | unauthori[sz]ed | forbidden | invalid\ | incorrect\ api
+    | rate.?limit | quota | too\ many\ requests | overloaded | internal\ server | service\ unavailable | please\ run\ /
+    | (?:your\ )?credit\ balance | we.re\ currently | (?:connection|stream|network)\ (?:error|failed|refused|reset)
+    | agent\ failed | type"\s*:\s*"error | error"\s*: )""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_FAILURE_WORDS = re.compile(
+    r"""\bapi\b | api.?key | \bprovider\b | \bllm\b | \bhttps?\b | \b[45]\d\d\b | rate.?limit | quota
+    | too\ many\ requests | overloaded | high\ demand | authenticat | unauthori[sz]ed | credit | /login | unavailable
+    | server\ error | gateway
+    | (?:response|answer)\ from | econn | timed?\ ?out | fetch\ failed | (?:connection|stream|network)\ (?:e|f|r)\w+""",
+    re.IGNORECASE | re.VERBOSE,
+)
+#: A failure is told shortly; what is longer is a model's own text about failures.
+_LONGEST_FAILURE = 2000
+
+
+def is_own_word(text: str) -> bool:
+    """Whether a piece of message is one that a known agent makes up itself."""
+    return _OWN_WORDS.match(text) is not None
+
+
+def is_failure(text: str) -> bool:
+    """Whether the beginning of a message tells that the model could not be reached."""
+    if len(text) > _LONGEST_FAILURE or _FAILURE_HEAD.match(text) is None:
+        return False
+    return _FAILURE_WORDS.search(text) is not None
+
+
+def complaint_in(update: dict[str, Json]) -> str | None:
+    """Return the trouble with its model that an agent tells of beside its messages (codex, grok)."""
+    if update.get("sessionUpdate") == "retry_state":
+        return as_text(update.get("reason"))
+    error = as_object(as_object(as_object(update.get("_meta")).get("codex")).get("error"))
+    return as_text(error.get("additionalDetails")) or as_text(error.get("message"))
+
+
+@dataclass(slots=True)
+class Evidence:
+    """What is known of one turn."""
+
+    said: bool = False
+    """The agent said or thought something that is not its own word on failing calls."""
+    tool_calls: int = 0
+    output_tokens: int = 0
+    complaint: str | None = None
+    """The last word of the agent on trouble with its model."""
+    failed_last: bool = False
+    """Whether that word was its last."""
+
+    @property
+    def answered(self) -> bool:
+        """Whether the model answered at least once."""
+        return self.said or self.tool_calls > 0 or self.output_tokens > 0
+
+    def hear(self, text: str, *, is_start: bool) -> bool:
+        """Take a piece of message or thought; return whether it is the agent's own and not its model's.
+
+        Only the start of a message is looked at closely: the pieces of a model's text may read like anything.
+        """
+        if not text.strip():
+            return False
+        own, failure = is_own_word(text), is_failure(text)
+        if own or (failure and is_start):
+            if failure or self.complaint is None:
+                self.complaint = text.strip()
+            self.failed_last = failure
+            return True
+        self.said = True
+        self.failed_last = False
+        return False
+
+    def saw_tool_call(self) -> None:
+        """Take a tool call, which only a model makes."""
+        self.tool_calls += 1
+        self.failed_last = False

@@ -1,0 +1,243 @@
+"""An open conversation with an agent over ACP."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pytest_benchflow.acp.framing import Message
+from pytest_benchflow.acp.outcome import Answered, Died, Ending, Failed, TimedOut, conclude
+from pytest_benchflow.acp.peer import Gone, Peer, Rejected
+from pytest_benchflow.acp.permissions import PermissionPolicy, approve_all, offered
+from pytest_benchflow.acp.plan import SessionPlan
+from pytest_benchflow.acp.shapes import as_object, as_text
+from pytest_benchflow.acp.turn import Turns
+from pytest_benchflow.acp.usage import SESSION_TOTALS, answer_models
+from pytest_benchflow.agents import PromptResult, Usage
+from pytest_benchflow.errors import AgentError
+from pytest_benchflow.events import Emit, Event, Json
+
+if TYPE_CHECKING:
+    from pytest_benchflow.sandboxes import Process
+
+_SEND_SEC = 1.0
+#: A tool call that has not ended puts idleness off, but not for ever.
+_PENDING_FACTOR = 3
+#: What an agent says right after its answer still belongs to it.
+_QUIET_SEC = 0.01
+_QUIET_ROUNDS = 10
+
+
+class AcpSession:
+    """Implements `Session`; made by `open_session`."""
+
+    def __init__(
+        self,
+        process: Process,
+        plan: SessionPlan,
+        *,
+        emit: Emit,
+        log: Callable[[bytes], None],
+        permit: PermissionPolicy = approve_all,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self.permit = permit
+        self.plan = plan
+        self.agent_name: str | None = None
+        self.agent_version: str | None = None
+        self.session_id = ""
+        self._clock = loop.time
+        self._emit_event = emit
+        self.turns = Turns(self._emit, loop.time)
+        self._answered = False
+        self._over: str | None = None
+        self._cancelling = False
+        self._traffic = loop.time()
+        self.peer = Peer(process, seen=self._seen, answer=self._permission, log=log, max_line_bytes=plan.max_line_bytes)
+
+    @property
+    def model(self) -> str | None:
+        """The model that the agent says it runs."""
+        return self.turns.choices.reported_model(self.plan.model_option)
+
+    @property
+    def answered(self) -> bool:
+        """Whether the model answered at least once in this session."""
+        return self._answered or self.turns.evidence.answered
+
+    @property
+    def label(self) -> str:
+        """What to call the agent in messages."""
+        return self.agent_name or "the agent"
+
+    def introduce(self, info: Json) -> None:
+        """Take the agent's name and version."""
+        self.agent_name = as_text(as_object(info).get("name"))
+        self.agent_version = as_text(as_object(info).get("version"))
+        self.turns.meter.counts_session = self.agent_name in SESSION_TOTALS
+
+    async def prompt(self, text: str, *, timeout_sec: float | None) -> PromptResult:
+        """Send one prompt and wait for its end; over time, the agent is cancelled and then killed in the sandbox."""
+        if self._over is not None:
+            raise AgentError(f"the session with {self.label} is over: {self._over}")
+        turns, before = self.turns, self.answered
+        turns.begin(text)
+        self._answered = before
+        answer: Json = None
+        try:
+            ending, answer = await self._converse(text, timeout_sec)
+        finally:
+            turns.end("cancelled" if self._cancelling else None)
+        usage = turns.meter.end_turn(answer)
+        turns.evidence.output_tokens = usage.output or 0
+        self._emit(_closing(ending, usage, answer))
+        outcome, detail = conclude(ending, turns.evidence, answered_before=before, agent=self.label)
+        return PromptResult(
+            outcome,
+            detail,
+            n_tool_calls=turns.calls.count,
+            usage=usage,
+            stop_reason=as_text(as_object(answer).get("stopReason")),
+            message=turns.message,
+        )
+
+    async def close(self) -> None:
+        """Kill the agent and everything it started; idempotent."""
+        self._over = self._over or "closed"
+        self.turns.end()
+        await self.peer.stop()
+
+    async def _converse(self, text: str, timeout_sec: float | None) -> tuple[Ending, Json]:
+        params: Json = {"sessionId": self.session_id, "prompt": [{"type": "text", "text": text}]}
+        self._traffic = self._clock()
+        deadline = None if timeout_sec is None else self._traffic + timeout_sec
+        answer = asyncio.create_task(self.peer.request("session/prompt", params))
+        try:
+            ending = await self._watch(answer, deadline, timeout_sec)
+            if ending is not None:
+                return ending, await self._stop(answer, ending)
+            result = await answer
+        except Rejected as error:
+            return Failed(error.code, error.message), None
+        except Gone:
+            return await self._died(), None
+        finally:
+            answer.cancel()
+        await self._settle()
+        return Answered(as_text(result.get("stopReason")) or "unknown"), result
+
+    async def _watch(
+        self, answer: asyncio.Task[dict[str, Json]], deadline: float | None, limit: float | None
+    ) -> TimedOut | None:
+        """Wait for the answer; return why not, if time or signs of life run out first."""
+        while not answer.done():
+            idle = self._idle_at()
+            ends = [at for at in (deadline, idle) if at is not None]
+            await asyncio.wait([answer], timeout=max(0.0, min(ends) - self._clock()) if ends else None)
+            if answer.done():
+                break
+            now = self._clock()
+            if deadline is not None and limit is not None and now >= deadline:
+                return TimedOut("wall_clock_timeout", limit, f"stopped after {limit:g} s")
+            again = self._idle_at()
+            if again is not None and now >= again and (idle_limit := self.plan.idle_timeout_sec) is not None:
+                waiting = (
+                    f", tool calls pending: {', '.join(self.turns.calls.pending)}" if self.turns.calls.pending else ""
+                )
+                return TimedOut("idle_timeout", idle_limit, f"idle for {now - self._traffic:.0f} s{waiting}")
+        return None
+
+    def _idle_at(self) -> float | None:
+        idle = self.plan.idle_timeout_sec
+        if idle is None:
+            return None
+        sign = self.turns.calls.last_sign
+        return self._traffic + idle if sign is None else max(self._traffic + idle, sign + idle * _PENDING_FACTOR)
+
+    async def _stop(self, answer: asyncio.Task[dict[str, Json]], why: TimedOut) -> Json:
+        """Cancel, wait a little for the agent to end its turn, then kill it."""
+        self._cancelling = True
+        self._over = why.detail
+        pending: list[Json] = [*self.turns.calls.pending]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_SEND_SEC):
+                await self.peer.notify("session/cancel", {"sessionId": self.session_id})
+        await asyncio.wait([answer], timeout=self.plan.cancel_grace_sec)
+        await self.peer.stop()
+        self.turns.end("cancelled")
+        self._emit(
+            {
+                "type": "agent_timeout",
+                "reason": why.reason,
+                "timeout_sec": why.limit_sec,
+                "pending_tool_call_ids": pending,
+                "terminal_trajectory_complete": answer.done() and not pending,
+            }
+        )
+        if answer.done() and not answer.cancelled() and answer.exception() is None:
+            return answer.result()
+        return None
+
+    async def _died(self) -> Ending:
+        detail = await self.peer.obituary()
+        self._over = detail
+        await self.peer.stop()
+        return Died(detail)
+
+    async def _settle(self) -> None:
+        """Take what the agent says on the heels of its answer."""
+        for _ in range(_QUIET_ROUNDS):
+            seen = self._traffic
+            await asyncio.sleep(_QUIET_SEC)
+            if self._traffic == seen:
+                return
+
+    def _seen(self, message: Message) -> bool:
+        """Take a message as it comes; return whether it needs an answer or is one."""
+        self._traffic = self._clock()
+        method = message.get("method")
+        if method is None or "id" in message:
+            return True
+        update = as_object(message.get("params")).get("update")
+        if isinstance(update, dict):
+            self.turns.update(update)
+        return False
+
+    async def _permission(self, method: str, params: Json) -> Json:
+        request = as_object(params)
+        option = None if self._cancelling else self.permit(request)
+        kinds = dict(offered(request))
+        allowed = option is not None and not kinds.get(option, "").startswith("reject")
+        self.turns.asked(request, option, allowed=allowed)
+        if option is None:
+            return {"outcome": {"outcome": "cancelled"}}
+        return {"outcome": {"outcome": "selected", "optionId": option}}
+
+    def _emit(self, event: Event) -> None:
+        """Write an event; a trajectory that cannot be written ends the session."""
+        try:
+            self._emit_event(event)
+        except Exception as error:
+            self.peer.fail(error)
+
+
+def _closing(ending: Ending, usage: Usage, answer: Json) -> Event:
+    match ending:
+        case Answered(reason):
+            models: list[Json] = [*answer_models(answer)]
+            used: Event = {
+                "input": usage.input,
+                "output": usage.output,
+                "cached": usage.cached,
+                "cost_usd": usage.cost_usd,
+            }
+            event: Event = {"type": "stop", "stop_reason": reason, "usage": used}
+            return event | ({"models": models} if models else {})
+        case Failed(code, message):
+            return {"type": "agent_error", "code": code, "message": message}
+        case Died(detail):
+            return {"type": "agent_crash", "detail": detail}
+        case TimedOut(reason):
+            return {"type": "stop", "stop_reason": as_text(as_object(answer).get("stopReason")) or reason}
