@@ -144,3 +144,8 @@ def test_checking_a_folder_without_tasks_says_what_a_task_is(
 def test_the_schema_is_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schema"]) == 0
     assert json.loads(capsys.readouterr().out)["title"] == "Report"
+
+
+def test_the_schema_of_rollout_files_is_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["schema", "rollout"]) == 0
+    assert "scenes" in json.loads(capsys.readouterr().out)["properties"]

@@ -14,7 +14,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     options = _parser().parse_args(argv)
     if options.command == "schema":
-        return _schema()
+        return _schema(options.of)
     if options.command == "cleanup":
         from pytest_benchflow.cli.cleanup import clean_up
 
@@ -33,7 +33,8 @@ def _parser() -> argparse.ArgumentParser:
     check = tasks.add_parser("check", help="read tasks and report every problem; starts nothing")
     check.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="a task, or a folder of tasks")
     check.add_argument("--strict", action="store_true", help="unknown keys are errors")
-    commands.add_parser("schema", help="print the JSON Schema of the --bf-json report")
+    schema = commands.add_parser("schema", help="print the JSON Schema of the --bf-json report, or of rollout files")
+    schema.add_argument("of", nargs="?", choices=("report", "rollout"), default="report")
     cleanup = commands.add_parser("cleanup", help="list what dead runs have left; removes nothing without --yes")
     cleanup.add_argument("--yes", action="store_true", help="remove what is listed")
     cleanup.add_argument("--all", action="store_true", help="also what was kept on purpose or is in use by a live run")
@@ -56,7 +57,12 @@ def _days(text: str) -> float:
     return days
 
 
-def _schema() -> int:
+def _schema(of: str) -> int:
+    if of == "rollout":
+        from pytest_benchflow.rollout import ROLLOUT_SCHEMA
+
+        print(ROLLOUT_SCHEMA.read_text("utf-8"), end="")
+        return 0
     import json
 
     from pytest_benchflow.reporting import Report

@@ -1,6 +1,15 @@
 """Rollouts: one agent configuration on one task, once."""
 
 from pytest_benchflow.rollout.config import RolloutConfig
+from pytest_benchflow.rollout.files import SCHEMA as ROLLOUT_SCHEMA
+from pytest_benchflow.rollout.files import (
+    RolloutFile,
+    load_rollout_file,
+    rollout_config_from_dict,
+    rollout_config_from_yaml,
+    trial_config_from_dict,
+    trial_config_from_yaml,
+)
 from pytest_benchflow.rollout.loops import LoopStrategy, parse_loop
 from pytest_benchflow.rollout.native import document_prompts, document_scenes
 from pytest_benchflow.rollout.resources import Resources
@@ -11,6 +20,7 @@ from pytest_benchflow.rollout.scenes import Role, Scene, Step, Turn, compile_sce
 from pytest_benchflow.rollout.users import BaseUser, FunctionUser, PassthroughUser, RoundResult, load_user
 
 __all__ = [
+    "ROLLOUT_SCHEMA",
     "BaseUser",
     "ErrorInfo",
     "FunctionUser",
@@ -20,6 +30,7 @@ __all__ = [
     "Role",
     "Rollout",
     "RolloutConfig",
+    "RolloutFile",
     "RolloutResult",
     "RoundResult",
     "Scene",
@@ -28,7 +39,12 @@ __all__ = [
     "compile_scenes_to_steps",
     "document_prompts",
     "document_scenes",
+    "load_rollout_file",
     "load_user",
     "parse_loop",
+    "rollout_config_from_dict",
+    "rollout_config_from_yaml",
     "run",
+    "trial_config_from_dict",
+    "trial_config_from_yaml",
 ]

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     from .prompts import Prompts
     from .source import FetchedSource, SourceError, SourceSpec, fetch_source, parse_source
     from .strategy import Strategy
+    from .text import read_text
+    from .validate import check_settings
+    from .values import Table, quoted, refuse
     from .verifier import CollectHook, Hardening, Judge, VerifierConfig
+    from .yaml_source import YamlSource
 
 _HOMES = {
     "config": ("AgentConfig", "Artifact", "SolutionConfig", "StepConfig", "TaskConfig"),
@@ -35,17 +39,22 @@ _HOMES = {
     "prompts": ("Prompts",),
     "source": ("FetchedSource", "SourceError", "SourceSpec", "fetch_source", "parse_source"),
     "strategy": ("Strategy",),
+    "text": ("read_text",),
+    "validate": ("check_settings",),
+    "values": ("Table", "quoted", "refuse"),
     "verifier": ("CollectHook", "Hardening", "Judge", "VerifierConfig"),
+    "yaml_source": ("YamlSource",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "AgentConfig", "Artifact", "CollectHook", "Document", "DocumentConfig", "EnvironmentConfig",
-    "FetchedSource", "Hardening", "Healthcheck", "Judge", "McpServer", "MissingVariables", "Network",
-    "Problem", "Prompts", "RoleConfig", "RunHints", "SceneConfig", "SetupCommand", "SolutionConfig", "SourceError",
-    "SourceSpec", "Stage", "StageVerifier", "StepConfig", "Strategy", "Task", "TaskConfig", "TaskError",
-    "TaskHead", "TaskIndex", "TurnConfig", "UserConfig", "VerifierConfig", "fetch_source", "find_task_file",
-    "load_task", "missing_variables", "parse_source", "resolve_env", "resolve_headers",
+    "AgentConfig", "Artifact", "CollectHook", "Document", "DocumentConfig", "EnvironmentConfig", "FetchedSource",
+    "Hardening", "Healthcheck", "Judge", "McpServer", "MissingVariables", "Network", "Problem", "Prompts",
+    "RoleConfig", "RunHints", "SceneConfig", "SetupCommand", "SolutionConfig", "SourceError", "SourceSpec", "Stage",
+    "StageVerifier", "StepConfig", "Strategy", "Table", "Task", "TaskConfig", "TaskError", "TaskHead", "TaskIndex",
+    "TurnConfig", "UserConfig", "VerifierConfig", "YamlSource", "check_settings", "fetch_source", "find_task_file",
+    "load_task", "missing_variables", "parse_source", "quoted", "read_text", "refuse", "resolve_env",
+    "resolve_headers",
 ]  # fmt: skip
 
 

@@ -15,11 +15,13 @@ from .unknown_keys import advise, unknown_keys
 from .values import Table, quoted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from pydantic_core import ErrorDetails
 
     from .sources import Path, Source
+
+    Report = Callable[[Path, str, str | None], None]
 
 ModelT = TypeVar("ModelT", bound=Table)
 
@@ -37,16 +39,33 @@ def validate(
     modern = modernise(dict(source.data if data is None else data), report)
     for path in unknown_keys(modern, model):
         report(path, "is not a known key", advise(path, model, source), "warning")
+    return fit(model, modern, report), problems
+
+
+def check_settings(source: Source, model: type[ModelT]) -> tuple[ModelT | None, list[Problem]]:
+    """Return the model of a file that is no task, None if the data do not fit it, and all problems; all are errors."""
+    problems: list[Problem] = []
+
+    def report(path: Path, reason: str, fix: str | None, severity: Severity = "error") -> None:
+        problems.append(Problem(source.file, source.line(path), source.key(path), reason, fix, severity))
+
+    for path in unknown_keys(source.data, model):
+        report(path, "is not a known key", advise(path, model, source))
+    return fit(model, source.data, report), problems
+
+
+def fit(model: type[ModelT], data: Mapping[str, object], report: Report) -> ModelT | None:
+    """Return the model of the data; None if they do not fit it, with everything that is wrong reported."""
     try:
-        return model.model_validate(modern), problems
+        return model.model_validate(data)
     except ValidationError as error:
         seen: set[Path] = set()
         for detail in error.errors(include_url=False):
-            path = _path(modern, detail)
+            path = _path(data, detail)
             if path not in seen:
                 seen.add(path)
                 report(path, *explain(path, detail))
-        return None, problems
+        return None
 
 
 def _path(data: object, detail: ErrorDetails) -> Path:
@@ -101,7 +120,7 @@ def _number(kind: str, key: str, context: Mapping[str, object]) -> str:
         bound = f" above {context['gt']:g}"
     elif kind == "greater_than_equal":
         bound = f" of at least {context['ge']:g}"
-    if key.endswith("_sec"):
+    if key.endswith(("_sec", "timeout")):
         return f"give seconds as a number{bound}, for example 600"
     if key.endswith("_mb"):
         return f"give megabytes as a whole number{bound}, for example 2048"

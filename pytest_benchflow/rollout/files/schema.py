@@ -1,0 +1,212 @@
+"""The format of rollout files; its JSON Schema is published for editors."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
+
+from pytest_benchflow.errors import BadValue, BenchflowError
+from pytest_benchflow.rollout.loops import parse_loop
+from pytest_benchflow.tasks import Table, parse_source, quoted, refuse
+
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Text = Annotated[str, Field(min_length=1)]
+Env = dict[str, str]
+
+
+class _Strict(Table):
+    model_config = ConfigDict(json_schema_extra={"additionalProperties": False})
+
+
+def _listed(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+def _idle(value: object) -> object:
+    return 0 if value == "none" else value
+
+
+def _user_name(value: str) -> str:
+    if not re.fullmatch(r"[a-z_][a-z0-9_-]{0,30}", value):
+        raise refuse(f"is {quoted(value)}", "use small letters, digits and dashes, or none for root")
+    return "none" if value in ("root", "null") else value
+
+
+def _word(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9._-]+", value):
+        raise refuse(f"is {quoted(value)}", "use letters, digits, dots and dashes: it becomes part of test ids")
+    return value
+
+
+def _loop(value: str) -> str:
+    try:
+        return str(parse_loop(value))
+    except BadValue as error:
+        raise refuse(f"is wrong: {error.message}", error.advice or "") from None
+
+
+def _reference(value: str) -> str:
+    module, _, name = value.partition(":")
+    if not module or not name:
+        raise refuse(f"is {quoted(value)}", "write module:object or file.py:object")
+    return value
+
+
+def _skill_mode(value: object) -> object:
+    if value == "self-gen":
+        raise refuse(
+            "is self-gen", "write one scene that makes the skill and one that uses it, as docs/scenes.md shows"
+        )
+    return value
+
+
+def _tracking(value: object) -> object:
+    return "off" if value is False else value  # YAML reads a bare off as false
+
+
+Tracking = Annotated[Literal["auto", "required", "off"], BeforeValidator(_tracking)]
+SkillMode = Annotated[Literal["no-skill", "with-skill"], BeforeValidator(_skill_mode)]
+Texts = Annotated[tuple[Text, ...], BeforeValidator(_listed, json_schema_input_type=Text | list[Text])]
+Prompts = Annotated[tuple[Text | None, ...], BeforeValidator(_listed, json_schema_input_type=Text | list[Text | None])]
+Idle = Annotated[
+    float,
+    BeforeValidator(_idle, json_schema_input_type=float | Literal["none"]),
+    Field(ge=0, allow_inf_nan=False),
+]
+UserName = Annotated[str, AfterValidator(_user_name)]
+Word = Annotated[str, AfterValidator(_word)]
+Loop = Annotated[str, AfterValidator(_loop)]
+Reference = Annotated[str, AfterValidator(_reference)]
+
+
+class RoleTable(_Strict):
+    """One agent of a scene."""
+
+    name: Text
+    agent: Text | None = Field(None, description="registered agent; left out, the agent of the run")
+    model: Text | None = None
+    reasoning_effort: Text | None = None
+    env: Env = Field(default={}, description="variables; ${NAME} is taken from the environment of the run")
+    timeout_sec: Seconds | None = None
+    idle_timeout_sec: Seconds | None = None
+    skills_dir: Text | None = None
+    capabilities: tuple[str, ...] | dict[str, Any] | None = Field(
+        None, description="read-only keeps the role from writing to the workspace"
+    )
+
+
+class TurnTable(_Strict):
+    """One prompt to one role."""
+
+    role: Text
+    prompt: Text | None = Field(None, description="left out or @instruction, the task's own")
+
+
+def _turn(value: object) -> object:
+    return {"role": value} if isinstance(value, str) else value
+
+
+class SceneTable(_Strict):
+    """Roles, and the turns they take one after the other."""
+
+    name: Text = "default"
+    roles: tuple[RoleTable, ...]
+    turns: tuple[Annotated[TurnTable, BeforeValidator(_turn, json_schema_input_type=TurnTable | Text)], ...] = Field(
+        default=(), description="left out, one turn per role"
+    )
+    skills_dir: Text | None = None
+    outbox: bool = Field(False, description="whether roles can leave messages for each other in /app/.outbox")
+
+
+class UserTable(_Strict):
+    """Somebody who talks to the agent in rounds."""
+
+    object: Reference = Field(description="module:object or file.py:object, beside this file or importable")
+    max_rounds: Annotated[int, Field(ge=1)] | None = None
+    oracle_access: bool = Field(False, description="whether the user is told the solution of the task")
+
+
+def _user(value: object) -> object:
+    return {"object": value} if isinstance(value, str) else value
+
+
+class RetryTable(_Strict):
+    """Retries of what the harness could not do; results of agents are never retried."""
+
+    max_retries: Annotated[int, Field(ge=0)] | None = None
+    wait_multiplier: Annotated[float, Field(ge=1)] | None = None
+    min_wait_sec: Annotated[float, Field(ge=0)] | None = None
+    max_wait_sec: Annotated[float, Field(ge=0)] | None = None
+    exclude_categories: tuple[Text, ...] | None = None
+
+
+def _retry(value: object) -> object:
+    return {"max_retries": value} if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+class SourceTable(_Strict):
+    """A git repository to take tasks from."""
+
+    repo: Text
+    path: str | None = None
+    ref: Text | None = None
+
+
+def _source(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        spec = parse_source(value)
+    except BenchflowError as error:
+        raise refuse(f"is wrong: {error.message}", error.advice or "write org/repo[@ref][:path]") from None
+    return {"repo": spec.repo, "path": spec.path or None, "ref": spec.ref}
+
+
+class RolloutTable(_Strict):
+    """A rollout file: who works on a task and how, or a whole job. Paths are relative to the file."""
+
+    model_config = ConfigDict(title="pytest-benchflow rollout file")
+
+    name: Word | None = Field(None, description="its name in test ids and reports; left out, that of the file")
+    scenes: tuple[SceneTable, ...] | None = None
+    agent: Text | None = Field(None, description="the one agent, or that of all roles which name none")
+    model: Text | None = None
+    reasoning_effort: Text | None = None
+    prompts: Prompts | None = Field(
+        None, description="one turn per entry; null or @instruction stands for the task's own prompt"
+    )
+    sandbox: Text | None = Field(None, description="auto, local, docker or any registered backend")
+    environment: Text | None = Field(None, description="another word for sandbox")
+    sandbox_user: UserName | None = Field(None, description="who agents are in the sandbox; none is root")
+    sandbox_setup_timeout: Seconds | None = None
+    threshold: Annotated[float, Field(allow_inf_nan=False)] | None = Field(None, description="reward needed to pass")
+    trials: Annotated[int, Field(ge=1)] | None = Field(None, description="repetitions")
+    timeout: Seconds | None = Field(None, description="seconds for the agent, instead of the task's")
+    idle_timeout: Idle | None = Field(None, description="seconds without a sign of life; 0 or none for no limit")
+    agent_env: Env = Field(default={}, description="variables; ${NAME} is taken from the environment of the run")
+    skills_dir: Text | None = None
+    skill_mode: SkillMode | None = None
+    services: Texts | None = None
+    user: Annotated[UserTable, BeforeValidator(_user, json_schema_input_type=UserTable | str)] | None = None
+    loop_strategy: Loop | None = Field(
+        None, description="single-shot, verify-retry:k=3,feedback=names or self-review:k=3"
+    )
+    retry: Annotated[RetryTable, BeforeValidator(_retry, json_schema_input_type=RetryTable | int)] | None = None
+    source: Annotated[SourceTable, BeforeValidator(_source, json_schema_input_type=SourceTable | str)] | None = None
+    tasks: Texts | None = Field(None, description="task directories, or folders of them")
+    include: Texts | None = Field(None, description="names of tasks to run, with * and ?")
+    exclude: Texts | None = Field(None, description="names of tasks to leave out, with * and ?")
+    concurrency: Annotated[int, Field(ge=1)] | None = None
+    jobs_dir: Text | None = None
+    job_name: Text | None = None
+    force_build: bool | None = None
+    context_root: Text | None = None
+    base_image_override: Text | None = None
+    usage_tracking: Tracking | None = None
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON Schema of rollout files."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **RolloutTable.model_json_schema()}
