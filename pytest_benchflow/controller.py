@@ -17,6 +17,7 @@ from pytest_benchflow.options import is_asked_for
 
 if TYPE_CHECKING:
     from pytest_benchflow.results import Results
+    from pytest_benchflow.run import Run
 
 
 _SHOWN_NOTES = 5
@@ -118,6 +119,7 @@ class Controller:
 
         async def preflight() -> None:
             try:
+                self._check_credentials(run)
                 await run.preflight()
             finally:
                 await run.resources.aclose()
@@ -127,6 +129,14 @@ class Controller:
         except BenchflowError as error:
             raise pytest.UsageError(str(error)) from None
 
+    def _check_credentials(self, run: Run) -> None:
+        from pytest_benchflow.credentials import refuse_missing
+
+        names = {nodeid.partition("::")[2] for nodeid in self._expected}
+        # A task may ask for more trials than the others; its cells differ from theirs in nothing but the number.
+        cells = [cell for cell in run.cells(1) if any(_is_of(name, cell.name) for name in names)]
+        refuse_missing(run, cells, self._config.rootpath / self._expected[0].partition("::")[0])
+
     def _say_header(self, n_items: int) -> None:
         from pytest_benchflow.terminal import header
 
@@ -135,6 +145,10 @@ class Controller:
             run = get_run(self._config)
             reporter.ensure_newline()
             reporter.write_line(header(run, n_items))
+
+
+def _is_of(name: str, cell: str) -> bool:
+    return name == cell or name.rpartition("/")[0] == cell
 
 
 def _is_ours(nodeid: str) -> bool:

@@ -7,16 +7,26 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeGuard, TypeVar, cast, get_args
+from typing import TypeGuard, TypeVar
 
 import pytest
 
 from pytest_benchflow.errors import UsageError
 from pytest_benchflow.hints import did_you_mean
 from pytest_benchflow.options import OPTIONS, has_table, pyproject
-from pytest_benchflow.settings import AgentChoice, KeepSandbox, Override, Settings
+from pytest_benchflow.settings import (
+    IDLE_TIMEOUT_SEC,
+    INSTRUCTION,
+    KEEP_SANDBOX,
+    MISSING_CREDENTIALS,
+    USER_SETUP_TIMEOUT_SEC,
+    AgentChoice,
+    Override,
+    Settings,
+)
 
 T = TypeVar("T")
+W = TypeVar("W", bound=str)
 
 
 def read_settings(config: pytest.Config) -> Settings:
@@ -41,7 +51,11 @@ class _Reader:
         selftest = self._flag("bf_selftest")
         return Settings(
             agents=(AgentChoice("nop"), AgentChoice("oracle")) if selftest else self._agents(),
+            effort=self._text("bf_effort"),
+            prompts=self._prompts(),
             sandbox=self._text("bf_sandbox") or "auto",
+            sandbox_user=self._sandbox_user(),
+            sandbox_setup_timeout=_or(self._number("bf_sandbox_setup_timeout"), USER_SETUP_TIMEOUT_SEC),
             threshold=_or(self._number("bf_threshold", minimum=None), 1.0),
             trials=_or(self._integer("bf_trials"), 1),
             concurrency=self._concurrency(),
@@ -51,6 +65,8 @@ class _Reader:
             agent_env=self._env("bf_agent_env"),
             verifier_env=self._env("bf_verifier_env"),
             agent_timeout=self._number("bf_agent_timeout"),
+            agent_idle_timeout=self._idle_timeout(),
+            missing_credentials=self._word("bf_missing_credentials", MISSING_CREDENTIALS),
             timeout_multiplier=_or(self._number("bf_timeout_multiplier"), 1.0),
             sources=tuple(self._list("bf_source")),
             shard=self._shard(),
@@ -62,7 +78,7 @@ class _Reader:
             base_image_override=self._text("bf_base_image_override"),
             context_root=self._context_root(),
             docker_network=self._text("bf_docker_network"),
-            keep_sandbox=self._keep_sandbox(),
+            keep_sandbox=self._word("bf_keep_sandbox", KEEP_SANDBOX),
             overrides=tuple(self._overrides()),
         )
 
@@ -153,16 +169,38 @@ class _Reader:
             raise UsageError(f"{self._raw('bf_context_root')[1]}: {path} is no directory")
         return path
 
-    def _keep_sandbox(self) -> KeepSandbox:
-        text = self._text("bf_keep_sandbox") or "never"
-        for word in get_args(KeepSandbox):
-            if text == word:
-                return cast("KeepSandbox", word)
-        source = self._raw("bf_keep_sandbox")[1]
-        raise UsageError(f"{source} is {text!r}", advice="give never, failed or always")
+    def _word(self, name: str, words: tuple[W, ...]) -> W:
+        """Return the word that was given, or the first."""
+        text = self._text(name)
+        for word in words:
+            if text in (None, word):
+                return word
+        listed = f"{', '.join(words[:-1])} or {words[-1]}"
+        raise UsageError(f"{self._raw(name)[1]} is {text!r}", advice=f"give {listed}")
+
+    def _prompts(self) -> tuple[str | None, ...] | None:
+        texts = self._list("bf_prompt")
+        return tuple(None if text == INSTRUCTION else text for text in texts) or None
+
+    def _sandbox_user(self) -> str | None:
+        text = self._text("bf_sandbox_user")
+        if text is None:
+            return "agent"
+        if text in ("none", "root"):
+            return None
+        if not re.fullmatch(r"[a-z_][a-z0-9_-]{0,30}", text):
+            source = self._raw("bf_sandbox_user")[1]
+            raise UsageError(f"{source} is {text!r}", advice="use small letters, digits and dashes, or none for root")
+        return text
+
+    def _idle_timeout(self) -> float | None:
+        text = self._text("bf_agent_idle_timeout")
+        if text is None:
+            return IDLE_TIMEOUT_SEC
+        return None if text in ("none", "0") else _number(text, self._raw("bf_agent_idle_timeout")[1], 0.0)
 
     def _agents(self) -> tuple[AgentChoice, ...]:
-        names = [name.strip() for text in self._list("bf_agent") for name in text.split(",") if name.strip()]
+        names = [name for text in self._list("bf_agent") for name in _agent_names(text)]
         if not names and self._list("bf_agent"):
             raise UsageError("--bf-agent names no agent", advice="give at least one, for example oracle")
         nested = {} if names else self._nested_agents()
@@ -208,6 +246,12 @@ class _Reader:
                 for pattern in patterns
             ]
         return found
+
+
+def _agent_names(text: str) -> list[str]:
+    """Return the agents that one value names; a raw command may hold commas of its own."""
+    parts = [text] if text.lstrip().startswith("cmd:") else text.split(",")
+    return [part.strip() for part in parts if part.strip()]
 
 
 def _are_texts(value: object) -> TypeGuard[list[str]]:

@@ -32,6 +32,7 @@ def add_properties(item: pytest.Item, result: RolloutResult) -> None:
         "bf_tool_calls": result.n_tool_calls,
         "bf_tokens_input": result.tokens.input,
         "bf_tokens_output": result.tokens.output,
+        "bf_tokens_cached": result.tokens.cached,
         "bf_cost_usd": result.cost_usd,
         **{f"bf_seconds_{phase}": seconds for phase, seconds in result.timing.items()},
         "bf_task_digest": result.task_digest,
@@ -68,6 +69,8 @@ def amend(item: pytest.Item, report: pytest.TestReport) -> None:
 def _show(report: pytest.TestReport, result: RolloutResult) -> None:
     # What was captured belongs to whichever thread printed meanwhile, not to this rollout.
     report.sections = [section for section in report.sections if not section[0].startswith("Captured")]
+    if result.last_message:
+        report.sections.append(("Agent's last message", result.last_message))
     if result.verifier_tail:
         report.sections.append(("Verifier output (last lines)", result.verifier_tail))
 

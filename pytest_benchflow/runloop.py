@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ import pytest
 
 from pytest_benchflow.ahead import may_run_ahead, overridden
 from pytest_benchflow.bridge import OnEngine
+from pytest_benchflow.credentials import refuse_missing
 from pytest_benchflow.current import RESULT, short_errors
 from pytest_benchflow.errors import BenchflowError
 from pytest_benchflow.items import RolloutItem
@@ -33,7 +35,7 @@ def rollouts_in_flight(session: pytest.Session, run: Run) -> Iterator[None]:
     try:
         with _sigterm_interrupts():
             if items and _will_run(session):
-                _check(run)
+                _check(run, items)
                 _submit(run, items)
             yield
     finally:
@@ -63,9 +65,11 @@ def _will_run(session: pytest.Session) -> bool:
     return not (stopped or option.collectonly or getattr(option, "setupplan", False))
 
 
-def _check(run: Run) -> None:
+def _check(run: Run, items: list[RolloutItem]) -> None:
     """Say once, not once per item, that nothing can run here."""
     try:
+        if not run.is_worker:
+            refuse_missing(run, {item.cell.name: item.cell for item in items}.values(), Path(items[0].head.file))
         run.engine.call(run.preflight())
     except BenchflowError as error:
         raise pytest.UsageError(str(error)) from None

@@ -7,10 +7,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 KeepSandbox = Literal["never", "failed", "always"]
+KEEP_SANDBOX: tuple[KeepSandbox, ...] = get_args(KeepSandbox)
+MissingCredentials = Literal["error", "skip"]
+MISSING_CREDENTIALS: tuple[MissingCredentials, ...] = get_args(MissingCredentials)
 _CONCURRENCY_LIMIT = 16
+
+IDLE_TIMEOUT_SEC = 600.0
+USER_SETUP_TIMEOUT_SEC = 120.0
+INSTRUCTION = "@instruction"
+"""Stands for the task's own prompt among others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +48,11 @@ class Settings:
     """The checked settings of a run."""
 
     agents: tuple[AgentChoice, ...]
+    effort: str | None
+    prompts: tuple[str | None, ...] | None
     sandbox: str
+    sandbox_user: str | None
+    sandbox_setup_timeout: float
     threshold: float
     trials: int
     concurrency: int | None
@@ -50,6 +62,8 @@ class Settings:
     agent_env: Mapping[str, str]
     verifier_env: Mapping[str, str]
     agent_timeout: float | None
+    agent_idle_timeout: float | None
+    missing_credentials: MissingCredentials
     timeout_multiplier: float
     sources: tuple[str, ...]
     shard: tuple[int, int] | None

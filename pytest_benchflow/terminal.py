@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_benchflow.agents import FREE_AGENTS
+from pytest_benchflow.credentials import lacking
 
 if TYPE_CHECKING:
     from pytest_benchflow.items import RolloutItem
@@ -29,7 +31,11 @@ def header(run: Run, n_items: int) -> str:
 
 def dry_run_lines(run: Run, items: Sequence[RolloutItem]) -> list[str]:
     """Return the cells, what each lacks to run, and what all of them could cost."""
-    lines = [f"{item.nodeid}  {_lacks(item) or 'ready'}" for item in items]
+    known: dict[str, str | None] = {}
+    for item in items:
+        if item.cell.name not in known:
+            known[item.cell.name] = lacking(run, item.cell, Path(item.head.file))
+    lines = [f"{item.nodeid}  {_lacks(item) or known[item.cell.name] or 'ready'}" for item in items]
     paid = sum(item.cell.agent not in FREE_AGENTS for item in items)
     cost = f"{paid} call a model" if paid else "none calls a model, so they cost nothing"
     return [*lines, "", f"{len(items)} rollouts on {run.sandbox_name}, {run.in_flight} at a time; {cost}"]

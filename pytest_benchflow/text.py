@@ -20,6 +20,12 @@ def one_line(text: str, limit: int = 120) -> str:
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
 
+def shortened(text: str, limit: int = 2000) -> str:
+    """Return the end of a long text, printable, since the end is what says how it went."""
+    clean = printable(text).strip()
+    return clean if len(clean) <= limit else "…" + clean[-(limit - 1) :]
+
+
 def tail(path: Path, *, lines: int = 20, max_bytes: int = 8000) -> str | None:
     """Return the last lines of a file, printable; None if there is no such file or nothing in it."""
     try:

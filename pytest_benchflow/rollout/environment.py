@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_benchflow.rollout.config import RolloutConfig
-    from pytest_benchflow.sandboxes import Backend
+    from pytest_benchflow.sandboxes import Backend, Mount
     from pytest_benchflow.tasks import EnvironmentConfig, Stage, Task
 
 
-def agent_spec(task: Task, config: RolloutConfig, name: str) -> SandboxSpec:
+def agent_spec(task: Task, config: RolloutConfig, name: str, mounts: tuple[Mount, ...] = ()) -> SandboxSpec:
     """Return the sandbox the agent works in."""
-    return _spec(task.config.environment, task.environment_dir, config, name, f"{task.file}: [environment.env]")
+    where = f"{task.file}: [environment.env]"
+    return replace(_spec(task.config.environment, task.environment_dir, config, name, where), mounts=mounts)
 
 
 def verifier_spec(task: Task, stage: Stage, config: RolloutConfig, name: str) -> SandboxSpec:

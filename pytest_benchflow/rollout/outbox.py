@@ -7,8 +7,7 @@ import json
 import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_benchflow.errors import SandboxError
@@ -146,11 +145,3 @@ def with_messages(prompt: str, messages: Sequence[Message]) -> str:
         return prompt
     said = "\n\n".join(f"**From {message.sender}:**\n{message.content}" for message in messages)
     return f"Messages from other agents:\n\n{said}\n\n---\n\n{prompt}"
-
-
-def log_messages(path: Path, messages: Iterable[Message]) -> None:
-    """Append messages to `scene_messages.jsonl`."""
-    lines = [json.dumps(asdict(message), ensure_ascii=False) + "\n" for message in messages]
-    if lines:
-        with path.open("a", encoding="utf-8", errors="backslashreplace") as file:
-            file.writelines(lines)

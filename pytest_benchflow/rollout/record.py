@@ -7,19 +7,31 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from pytest_benchflow.agents import AgentOutcome, PromptResult
+from pytest_benchflow.agents import AgentOutcome, PromptResult, Session
 from pytest_benchflow.errors import SandboxError
-from pytest_benchflow.events import Event
-from pytest_benchflow.rollout.result import CheckSummary, ErrorInfo, RolloutResult, StepResult
-from pytest_benchflow.rollout.store import Trajectory, utc_now, write_json
+from pytest_benchflow.events import Event, Json
+from pytest_benchflow.rollout.result import CheckSummary, ErrorInfo, RolloutResult, StepResult, Tokens
+from pytest_benchflow.rollout.secrets import Redactor
+from pytest_benchflow.rollout.store import (
+    TRAJECTORY,
+    Trajectory,
+    as_json,
+    read_trajectory,
+    utc_now,
+    write_json,
+    write_text,
+)
+from pytest_benchflow.text import shortened
 from pytest_benchflow.verify import headline
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout.config import RolloutConfig
     from pytest_benchflow.tasks import Task
     from pytest_benchflow.verify import Checks
+
+N = TypeVar("N", int, float)
 
 
 class Record:
@@ -31,6 +43,8 @@ class Record:
         self.directory: Path | None = None
         self.name = config.name_for(task.short_name)
         self.sandbox = config.sandbox
+        self.agent = config.primary_agent
+        self.model = config.primary_model
         self.digest: str | None = None
         self.phase = "create"
         self.rewards: dict[str, float] | None = None
@@ -41,7 +55,13 @@ class Record:
         self.outcome: AgentOutcome | None = None
         self.detail: str | None = None
         self.n_tool_calls = 0
+        self.tokens = Tokens()
+        self.cost_usd: float | None = None
+        self.message: str | None = None
+        self.agent_name: str | None = None
+        self.agent_version: str | None = None
         self.prompts: list[str] = []
+        self.redactor = Redactor()
         self.steps: list[StepResult] = []
         self.notes: list[str] = []
         self.timing: dict[str, float] = {}
@@ -63,22 +83,53 @@ class Record:
                     raise SandboxError(f"{directory} and all its successors exist") from None
                 continue
             self.directory = directory
-            self._trajectory = Trajectory(directory / "trajectory" / "acp_trajectory.jsonl")
+            self._trajectory = Trajectory(directory / TRAJECTORY, self.redactor.text)
             return directory
         raise AssertionError("unreachable")
 
-    def emit(self, event: Event, *, step: str | None = None) -> None:
-        """Append an event to the trajectory on disk."""
+    def emit(self, event: Event, **where: Json) -> None:
+        """Append an event to the trajectory on disk, with where in the rollout it happened."""
         if self._trajectory is not None:
-            self._trajectory.append(event, **({"step": step} if step else {}))
+            self._trajectory.append(event, **{key: value for key, value in where.items() if value is not None})
 
-    def prompted(self, prompt: str, result: PromptResult) -> None:
-        """Add the end of one prompt."""
-        self.prompts.append(prompt)
-        self.outcome, self.detail = result.outcome, result.detail
-        self.n_tool_calls += result.n_tool_calls
+    def append_line(self, name: str, line: str) -> None:
+        """Append a line to a file of the rollout."""
         if self.directory is not None:
-            write_json(self.directory / "prompts.json", self.prompts)
+            with (self.directory / name).open("a", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(self.redactor.text(line) + "\n")
+
+    @property
+    def n_events(self) -> int:
+        """How many events the trajectory has so far."""
+        return 0 if self._trajectory is None else self._trajectory.n_events
+
+    def events(self, since: int = 0) -> list[Event]:
+        """Return the events from number `since` on, read back from disk."""
+        return [] if self.directory is None else read_trajectory(self.directory, since)
+
+    def connected(self, session: Session) -> None:
+        """Remember what the agent calls itself; the first one counts."""
+        self.agent_name = self.agent_name or getattr(session, "agent_name", None)
+        self.agent_version = self.agent_version or getattr(session, "agent_version", None)
+
+    def prompting(self, prompt: str) -> None:
+        """Add a prompt that is about to be sent."""
+        self.prompts.append(prompt)
+        if self.directory is not None:
+            write_text(self.directory / "prompts.json", self.redactor.text(as_json(self.prompts)))
+
+    def prompted(self, result: PromptResult) -> None:
+        """Add the end of one prompt."""
+        self.outcome, self.detail = result.outcome, result.detail
+        self.message = result.message or self.message
+        self.n_tool_calls += result.n_tool_calls
+        used = result.usage
+        self.tokens = Tokens(
+            input=_added(self.tokens.input, used.input),
+            output=_added(self.tokens.output, used.output),
+            cached=_added(self.tokens.cached, used.cached),
+        )
+        self.cost_usd = _added(self.cost_usd, used.cost_usd)
 
     @contextmanager
     def in_phase(self, phase: str) -> Iterator[None]:
@@ -98,22 +149,28 @@ class Record:
             task_path=str(self.task.path),
             task_digest=self.digest,
             rollout_name=self.name,
-            agent=self.config.agent,
-            model=self.config.model,
+            agent=self.agent,
+            agent_name=self.agent_name,
+            agent_version=self.agent_version,
+            model=self.model,
+            scene=self.config.scene,
             trial=self.config.trial,
             sandbox=self.sandbox,
             threshold=self.config.threshold,
             rewards=None if self.error else self.rewards,
             reward=headline(self.rewards) if self.rewards and not self.error else None,
-            error=self.error,
+            error=self.error and self.error.model_copy(update={"message": self.redactor.text(self.error.message)}),
             skipped=self.skipped,
             agent_outcome=self.outcome,
-            agent_detail=self.detail,
+            agent_detail=self.detail and self.redactor.text(self.detail),
+            last_message=self.message and self.redactor.text(shortened(self.message)),
             n_tool_calls=self.n_tool_calls,
             n_prompts=len(self.prompts),
+            tokens=self.tokens,
+            cost_usd=self.cost_usd,
             checks=checks
             and CheckSummary(passed=len(checks.passed), failed=len(checks.failed), failing=[*checks.failed]),
-            verifier_tail=self.verifier_tail,
+            verifier_tail=self.verifier_tail and self.redactor.text(self.verifier_tail),
             steps=self.steps,
             notes=self.notes,
             timing={**self.timing, "total": round(time.monotonic() - self._began, 4)},
@@ -132,3 +189,8 @@ class Record:
             write_json(self.directory / "timing.json", result.timing)
             write_json(self.directory / "result.json", result.model_dump(mode="json"))
         return result
+
+
+def _added(total: N | None, more: N | None) -> N | None:
+    """Add what is known; two unknowns stay unknown."""
+    return more if total is None else total if more is None else total + more

@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from pytest_benchflow.agents import AgentOutcome
 from pytest_benchflow.errors import BenchflowError, Category
+from pytest_benchflow.events import Event
+from pytest_benchflow.rollout.store import read_trajectory
 from pytest_benchflow.text import printable
 
 
@@ -63,6 +65,8 @@ class RolloutResult(_Record):
     task_digest: str | None = None
     rollout_name: str
     agent: str
+    agent_name: str | None = Field(default=None, description="what the agent calls itself")
+    agent_version: str | None = None
     model: str | None = None
     scene: str | None = None
     trial: int = 1
@@ -74,6 +78,7 @@ class RolloutResult(_Record):
     skipped: str | None = Field(default=None, description="why the rollout makes no sense here")
     agent_outcome: AgentOutcome | None = None
     agent_detail: str | None = None
+    last_message: str | None = Field(default=None, description="the last thing the agent said, shortened")
     n_tool_calls: int = 0
     n_prompts: int = 0
     tokens: Tokens = Tokens()
@@ -91,6 +96,27 @@ class RolloutResult(_Record):
     def passed(self) -> bool:
         """Whether the reward reaches the threshold."""
         return self.reward is not None and self.error is None and self.reward >= self.threshold
+
+    @property
+    def trajectory(self) -> list[Event]:
+        """The events of the rollout, read from disk."""
+        return [] if self.rollout_dir is None else read_trajectory(self.rollout_dir)
+
+    @property
+    def trial_name(self) -> str:
+        """What `rollout_name` was called in older releases."""
+        return self.rollout_name
+
+    @property
+    def success(self) -> bool:
+        """Whether the rollout was scored, whatever the score."""
+        return self.error is None and self.skipped is None
+
+    @property
+    def total_tokens(self) -> int | None:
+        """Tokens in and out together, None if unknown."""
+        known = [n for n in (self.tokens.input, self.tokens.output) if n is not None]
+        return sum(known) if known else None
 
     @property
     def verifier_error(self) -> str | None:

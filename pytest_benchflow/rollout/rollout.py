@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import traceback
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from pytest_benchflow.agents import Access, Agent, AgentContext, AgentRequest, PromptResult, Session
+from pytest_benchflow.agents import Agent, Session
 from pytest_benchflow.errors import BenchflowError, CannotRunHere, Category, UsageError
+from pytest_benchflow.rollout.cast import Cast
+from pytest_benchflow.rollout.conversation import Conversation, SoftVerification, softly_verified
+from pytest_benchflow.rollout.dialogue import Dialogue, Executed, may_go_on
+from pytest_benchflow.rollout.ending import STOP_TIMEOUT_SEC, end_sandbox, mask_secrets, write_sandbox_facts
 from pytest_benchflow.rollout.environment import agent_spec, override_notes
 from pytest_benchflow.rollout.healthcheck import wait_until_healthy
+from pytest_benchflow.rollout.letters import Letters
+from pytest_benchflow.rollout.native import document_prompts, document_scenes
+from pytest_benchflow.rollout.preparation import put_uploads, run_hooks
 from pytest_benchflow.rollout.record import Record
 from pytest_benchflow.rollout.result import ErrorInfo, RolloutResult, StepResult
+from pytest_benchflow.rollout.scenes import PlannedTurn, Role, Scene, plan_turns, session_key
 from pytest_benchflow.rollout.stage import (
     UNLIMITED_AGENT_SEC,
     StageRun,
@@ -33,12 +41,14 @@ if TYPE_CHECKING:
     from pytest_benchflow.sandboxes import Sandbox
     from pytest_benchflow.tasks import Stage, Task
 
-_STOP_TIMEOUT_SEC = 60.0
 _MARGIN_SEC = 1800.0
 
 
 class Rollout:
-    """One agent on one task, once. `run()` does everything; each phase can also be awaited by itself, in order."""
+    """One agent, or a scene of several, on one task, once.
+
+    `run()` does everything; each phase can also be awaited by itself, in order.
+    """
 
     def __init__(
         self,
@@ -50,13 +60,17 @@ class Rollout:
     ) -> None:
         self.config = config
         self.task = task
-        self.agent: Agent = resources.agents.get(config.agent)
         self.record = Record(config, task)
         self._resources = resources
         self._on_phase = on_phase
-        self._access = Access()
+        self._scenes = _scenes_of(config, task)
+        self._conversation = Conversation.of(config, self._scenes)
+        self._cast = Cast(config, resources.agents, task)
+        self.agent: Agent = resources.agents.get(self._first_role.agent)
+        self.record.agent, self.record.model = self.agent.name, self._first_role.model
         self._work: StageRun | None = None
-        self._session: Session | None = None
+        self._talk: Dialogue | None = None
+        self._n_soft = 0
         self._started = False
         self._ready = False
         self._interrupted = False
@@ -73,8 +87,9 @@ class Rollout:
         return self._stage().sandbox
 
     @property
-    def _request(self) -> AgentRequest:
-        return AgentRequest(self.config.model, env=self.config.agent_env)
+    def env(self) -> Sandbox:
+        """What `sandbox` was called in older releases."""
+        return self.sandbox
 
     @property
     def result(self) -> RolloutResult:
@@ -98,23 +113,25 @@ class Rollout:
 
     async def setup(self) -> None:
         """Check everything that can be checked without cost, and make the result directory."""
+        if self._work is not None:
+            raise UsageError("the rollout is set up already", advice="make a new one for another run")
         with self._phase("setup"):
-            reason = self.agent.why_not(self.task)
-            if reason is not None:
-                raise CannotRunHere(reason)
+            plan_turns(self._scenes, base_prompt="")
+            self._cast.call(role for scene in self._scenes for role in scene.roles)
+            self.record.redactor.add(self._cast.secrets)
             backend = await self._resources.backend(self.config.sandbox)
             self.record.sandbox = backend.name
-            refuse_unsupported(self.task, backend)
-            self._access = self.agent.access(self.task, self._request)
+            refuse_unsupported(self.task, backend, self._cast.agents)
             for stage in self.task.stages:
                 verifier_env(self.task, stage, self.config)
             directory = self.record.make_directory(self.config.jobs_dir / (self.config.job_name or ""))
             self.record.digest = await self._resources.digest(self.task)
             facts = {"rollout_name": self.record.name, "task_name": self.task.name, "task_digest": self.record.digest}
             write_json(directory / "config.json", {**facts, **self.config.public(), "sandbox": backend.name})
-            self.record.notes += override_notes(self.task, self.config, backend)
+            self.record.notes += [*override_notes(self.task, self.config, backend), *self._cast.notes]
             self.task = await self._resources.prepared(self.task, self.config)
-            sandbox = backend.create(agent_spec(self.task, self.config, self.record.name))
+            mounts = await self._cast.provide(directory / "agent")
+            sandbox = backend.create(agent_spec(self.task, self.config, self.record.name, mounts))
             self._work = StageRun(self.config, self.task, self.task.stages[0], self.record, backend, sandbox)
 
     async def start(self) -> None:
@@ -125,55 +142,80 @@ class Rollout:
             await work.sandbox.start()
             self._started = True
             self.record.notes += work.sandbox.notes
-            self._write_sandbox_facts(work.sandbox)
+            write_sandbox_facts(self.record, work.sandbox)
+            await put_uploads(work.sandbox, self.config.uploads)
             for setup in environment.setup_commands:
                 await must(
                     work.sandbox, setup.command, setup.timeout_sec, user=setup.user, cwd=setup.cwd, env=setup.env
                 )
+            await run_hooks(work.sandbox, self.config)
             if environment.healthcheck is not None:
                 await wait_until_healthy(work.sandbox, environment.healthcheck)
             await work.prepare()
 
     async def install_agent(self) -> None:
-        """Make the agent ready in the sandbox."""
+        """Make the agents ready in the sandbox."""
+        if not self._started:
+            raise UsageError("the sandbox is not up yet", advice="await start() first")
         with self._phase("install_agent"):
-            await self.agent.install(self._context())
+            self._talk = Dialogue(self._stage(), self._cast, self.task)
+            await self._talk.install()
             self._ready = True
 
     async def connect(self) -> Session:
-        """Open a session with the agent for the current stage."""
-        if not self._ready:
-            raise UsageError("the agent is not installed yet", advice="await install_agent() first")
-        with self._phase("connect"):
-            self._session = await self.agent.connect(self._context())
-        return self._session
+        """Open a session for the first role."""
+        return await self.connect_as(self._first_role)
 
-    async def execute(self, prompt: str | None = None) -> PromptResult:
-        """Send a prompt, the task's own by default, on the open session or a new one."""
-        session = self._session or await self.connect()
-        stage = self._stage().stage
-        text = stage.instruction if prompt is None else prompt
+    async def connect_as(self, role: Role | str, *, scene: str | None = None) -> Session:
+        """Open a session for a role, in place of the one that is open."""
+        talk = self._agents_ready()
+        with self._phase("connect"):
+            return await talk.connect(self._role(role) if isinstance(role, str) else role, scene)
+
+    async def execute(self, prompts: str | Sequence[str | None] | None = None) -> Executed:
+        """Send prompts, the task's own by default, on the open session or a new one; the first bad end stops it."""
+        talk = self._agents_ready()
+        texts = [prompts] if prompts is None or isinstance(prompts, str) else [*prompts]
+        if not texts:
+            raise UsageError("execute([]) has no prompt", advice="pass None for the task's own")
+        if not talk.is_open:
+            await self.connect()
+        since = self.record.n_events
+        results = []
         with self._phase("execute"):
-            done = await session.prompt(text, timeout_sec=agent_limit(stage, self.config))
-        self.record.prompted(text, done)
-        return done
+            for text in texts:
+                results.append(await talk.prompt(self._stage().stage.instruction if text is None else text))
+                if not may_go_on(results[-1]):
+                    break
+        return Executed(tuple(results), self.record.events(since))
 
     async def disconnect(self) -> None:
         """End the session, if one is open."""
-        if self._session is not None:
-            session, self._session = self._session, None
-            await session.close()
+        if self._talk is not None:
+            await self._talk.disconnect()
 
     async def verify(self) -> dict[str, float]:
-        """End the agent, run the hidden tests of the current stage and return the rewards."""
-        if not self._ready:
-            raise UsageError("there is nothing to verify yet", advice="await install_agent() first")
-        await self.disconnect()
+        """End the agents, run the hidden tests of the current stage and return the rewards."""
+        talk = self._agents_ready()
+        await talk.end()
         with self._phase("verify"):
             verified = await self._stage().verify()
         self.record.checks = verified.checks
         self.record.rewards = verified.rewards
         return verified.rewards
+
+    async def soft_verify(self) -> tuple[dict[str, float] | None, str | None, str | None]:
+        """Run the hidden tests without ending the rollout; return rewards, the verifier's output and its error."""
+        soft = await self.soft_verification()
+        return soft.rewards, soft.output, soft.error
+
+    async def soft_verification(self) -> SoftVerification:
+        """Run the hidden tests between two rounds, in the same way as at the end; nothing of them stays."""
+        talk = self._agents_ready()
+        await talk.end()
+        with self._phase("soft_verify"):
+            self._n_soft += 1
+            return await softly_verified(self._stage(), self._stage().output / "rounds" / str(self._n_soft))
 
     async def cleanup(self) -> None:
         """Stop what is still up and write the result; idempotent, and done to its end even when cancelled."""
@@ -184,7 +226,7 @@ class Rollout:
         try:
             await asyncio.shield(cleaning)
         except asyncio.CancelledError:
-            await asyncio.wait([cleaning], timeout=_STOP_TIMEOUT_SEC)
+            await asyncio.wait([cleaning], timeout=STOP_TIMEOUT_SEC)
             raise
 
     async def _guarded(self, work: Coroutine[object, object, None]) -> RolloutResult:
@@ -211,14 +253,17 @@ class Rollout:
         rewards: list[dict[str, float]] = []
         for stage in self.task.stages:
             await self._enter(stage)
-            await self.execute()
+            await self._play(stage)
+            if self.config.skip_verify:
+                await self._agents_ready().end()
+                continue
             rewards.append(await self.verify())
             if stage.name is not None:
                 step = StepResult(name=stage.name, rewards=rewards[-1], agent_outcome=self.record.outcome)
                 self.record.steps.append(step)
             if not reaches(rewards[-1], stage.min_reward):
                 break
-        if len(self.task.stages) > 1:
+        if len(self.task.stages) > 1 and rewards:
             self.record.rewards = combine(rewards, self.task.config.multi_step_reward_strategy)
 
     async def _enter(self, stage: Stage) -> None:
@@ -236,27 +281,51 @@ class Rollout:
 
     def _hard_deadline(self) -> float:
         build = self.task.config.environment.build_timeout_sec * self.config.timeout_multiplier
-        stages = sum(
-            (agent_limit(stage, self.config) or UNLIMITED_AGENT_SEC) + verifier_limit(stage, self.config)
-            for stage in self.task.stages
-        )
-        return build + stages + _MARGIN_SEC
+        stages = sum(self._agents_limit(stage) + verifier_limit(stage, self.config) for stage in self.task.stages)
+        return build + stages + self.config.sandbox_setup_timeout + _MARGIN_SEC
 
-    def _context(self) -> AgentContext:
-        work = self._stage()
-        step = work.stage.name
-        return AgentContext(
-            sandbox=work.sandbox,
-            task=self.task,
-            stage=work.stage,
-            request=self._request,
-            access=self._access,
-            user=work.stage.agent_user,
-            home="/root",
-            cwd=work.sandbox.workdir,
-            log_dir=work.output / "agent",
-            emit=lambda event: self.record.emit(event, step=step),
-        )
+    def _agents_limit(self, stage: Stage) -> float:
+        """Return the seconds all turns of a stage may take together."""
+        limit = agent_limit(stage, self.config) or UNLIMITED_AGENT_SEC
+        if self._conversation is not None:
+            return self._conversation.max_rounds * (limit + verifier_limit(stage, self.config))
+        own = (scene.role(turn.role).timeout_sec for scene in self._scenes for turn in scene.effective_turns)
+        return sum(limit if seconds is None else seconds * self.config.timeout_multiplier for seconds in own)
+
+    async def _play(self, stage: Stage) -> None:
+        """Let the agents work on a stage: turn by turn, or round by round with a user."""
+        turns = self._turns(stage)
+        if self._conversation is not None:
+            await self._conversation.hold(self, stage, turns)
+            return
+        talk, letters = self._agents_ready(), Letters(self.sandbox, self.record)
+        last: PlannedTurn | None = None
+        for turn in turns:
+            if last is None or session_key(last) != session_key(turn):
+                await self.connect_as(turn.role, scene=turn.scene.name if self.config.scenes else None)
+            done = await self.execute(await letters.deliver(turn, talk.user))
+            await letters.collect(turn, talk.user)
+            if not may_go_on(done.results[-1]):
+                break
+            last = turn
+
+    def _turns(self, stage: Stage) -> tuple[PlannedTurn, ...]:
+        document = self.task.document
+        prompt_for = document_prompts(document) if document is not None and not self.config.scenes else None
+        return plan_turns(self._scenes, base_prompt=stage.instruction, prompt_for=prompt_for)
+
+    @property
+    def _first_role(self) -> Role:
+        return self._scenes[0].roles[0]
+
+    def _role(self, name: str) -> Role:
+        known = {role.name: role for scene in self._scenes for role in scene.roles}
+        return known[name] if name in known else self._scenes[0].role(name)
+
+    def _agents_ready(self) -> Dialogue:
+        if self._talk is None or not self._ready:
+            raise UsageError("the agent is not installed yet", advice="await install_agent() first")
+        return self._talk
 
     @contextmanager
     def _phase(self, phase: str) -> Iterator[None]:
@@ -279,40 +348,27 @@ class Rollout:
             bug = BenchflowError(f"{type(error).__name__}: {error}", advice="a bug in the harness; see exception.txt")
             self.record.error = ErrorInfo.of(bug, self.record.phase)
 
-    def _write_sandbox_facts(self, sandbox: Sandbox) -> None:
-        assert self.record.directory is not None  # setup() made it
-        facts = {"sandbox": self.record.sandbox, "id": sandbox.id, "workdir": sandbox.workdir}
-        write_json(self.record.directory / "sandbox.json", {**facts, "notes": [*sandbox.notes]})
-
     async def _clean_up(self) -> None:
         try:
-            async with asyncio.timeout(_STOP_TIMEOUT_SEC):
+            async with asyncio.timeout(STOP_TIMEOUT_SEC):
                 await self.disconnect()
                 if self._work is not None:
                     await self._work.stop()
-                    await self._end_sandbox(self._work.sandbox)
+                    keep = self._started and not self._interrupted
+                    await end_sandbox(self.record, self._work.sandbox, may_keep=keep)
         except Exception as error:
             self.record.notes.append(f"cleanup: {error}")
+        mask_secrets(self.record)
         if not self.record.is_written:
             self.record.write()
 
-    async def _end_sandbox(self, sandbox: Sandbox) -> None:
-        """Stop the sandbox, unless it is to be kept; one that cannot outlive its runner leaves its workspace."""
-        keep = self._started and not self._interrupted and self.config.keeps_sandbox(passed=self.result.passed)
-        if keep and not sandbox.capabilities.keeps:
-            await self._keep_workspace(sandbox)
-        await sandbox.stop(delete=not keep)
-        self.record.notes += [note for note in sandbox.notes if note not in self.record.notes]
-        if keep:
-            self._write_sandbox_facts(sandbox)
 
-    async def _keep_workspace(self, sandbox: Sandbox) -> None:
-        assert self.record.directory is not None  # setup() made it
-        where = f"{self.record.sandbox} sandboxes end with their rollout"
-        try:
-            async with asyncio.timeout(_STOP_TIMEOUT_SEC / 2):
-                await sandbox.download_dir(sandbox.workdir, self.record.directory / "workspace")
-        except (BenchflowError, OSError) as error:
-            self.record.notes.append(f"{where}, and {sandbox.workdir} could not be copied: {error}")
-        else:
-            self.record.notes.append(f"{where}: {sandbox.workdir} is kept as workspace/ beside its result.json")
+def _scenes_of(config: RolloutConfig, task: Task) -> tuple[Scene, ...]:
+    """Return the scenes that count: the configuration's, else the task's own, else one agent's."""
+    if not config.scenes and config.prompts is None and task.document is not None:
+        own = document_scenes(
+            task.document, agent=config.agent, model=config.model, reasoning_effort=config.reasoning_effort
+        )
+        if own:
+            return own
+    return config.effective_scenes

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_benchflow.agents import AgentOutcome
-from pytest_benchflow.errors import SandboxError
+from pytest_benchflow.errors import SandboxError, VerifierError
 from pytest_benchflow.rollout.artifacts import Kept, keep_artifacts, place_artifacts
 from pytest_benchflow.rollout.environment import verifier_spec
 from pytest_benchflow.rollout.healthcheck import wait_until_healthy
@@ -120,6 +120,16 @@ class StageRun:
         if not separate and not self.is_last:
             await verifier.clear()
         return verified
+
+    async def soft_verify(self, into: Path) -> Verification:
+        """Run the hidden tests between two rounds, and take them and what they wrote away again."""
+        if self.stage.verifier.mode == "separate":
+            raise VerifierError("a task with a separate verifier cannot be verified between rounds")
+        verifier = self._verifier(self.sandbox)
+        try:
+            return await verifier.run(into)
+        finally:
+            await verifier.clear()
 
     async def stop(self) -> None:
         """Stop the verifier's own sandbox, if there is one."""

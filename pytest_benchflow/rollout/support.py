@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pytest_benchflow.errors import CannotRunHere, UnsupportedError
 
 if TYPE_CHECKING:
+    from pytest_benchflow.agents import Agent
     from pytest_benchflow.sandboxes import Backend, Capabilities
     from pytest_benchflow.tasks import EnvironmentConfig, Task
 
 
-def refuse_unsupported(task: Task, backend: Backend) -> None:
+def refuse_unsupported(task: Task, backend: Backend, agents: Sequence[Agent] = ()) -> None:
     """Raise one error that names every key this backend cannot honour."""
     _skip_windows(task, backend)
+    _refuse_agents_without_network(task, agents)
     found = [
         *_environment("environment", task.config.environment, task, backend.capabilities),
         *_stages(task, backend),
@@ -29,6 +31,15 @@ def refuse_unsupported(task: Task, backend: Backend) -> None:
 def _skip_windows(task: Task, backend: Backend) -> None:
     if task.config.environment.os == "windows" and not backend.capabilities.windows:
         raise CannotRunHere(f'[environment] os = "windows": the {backend.name} sandbox runs Linux')
+
+
+def _refuse_agents_without_network(task: Task, agents: Sequence[Agent]) -> None:
+    online = [agent.name for agent in agents if not agent.is_trusted]
+    if online and any(stage.agent_network.mode == "no-network" for stage in task.stages):
+        raise UnsupportedError(
+            f'{task.file}: network_mode is "no-network", and {online[0]} cannot reach its model without a network',
+            advice="run oracle or nop here, or give the task a network",
+        )
 
 
 def _environment(where: str, environment: EnvironmentConfig, task: Task, can: Capabilities) -> Iterator[str]:

@@ -18,7 +18,6 @@ from pytest_benchflow.rollout.outbox import (
     Message,
     OutboxFile,
     collect_outbox,
-    log_messages,
     prepare_outbox,
     read_message,
     with_messages,
@@ -148,14 +147,3 @@ def test_a_role_gets_its_messages_before_its_next_prompt() -> None:
     assert "Mine." not in prompt
     assert with_messages("Go on.", mailbox.take("reviewer")) == "Go on."
     assert [left.content for left in mailbox.undelivered] == ["Mine."]
-
-
-def test_messages_are_logged_in_order(tmp_path: Path) -> None:
-    log = tmp_path / "scene_messages.jsonl"
-    log_messages(log, [])
-    assert not log.exists()
-    log_messages(log, [message("One.")])
-    log_messages(log, [message("Two \ud800")])
-    lines = [json.loads(line) for line in log.read_text().splitlines()]
-    assert lines[0] == {"scene": "code", "turn": 1, "sender": "coder", "recipient": "reviewer", "content": "One."}
-    assert len(lines) == 2

@@ -1,0 +1,53 @@
+"""The end of a rollout's sandbox: gone, or kept for inspection, and no secret in what it left."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from pytest_benchflow.errors import BenchflowError
+from pytest_benchflow.rollout.store import write_json
+
+if TYPE_CHECKING:
+    from pytest_benchflow.rollout.record import Record
+    from pytest_benchflow.sandboxes import Sandbox
+
+STOP_TIMEOUT_SEC = 60.0
+_SHOWN_FILES = 5
+
+
+def write_sandbox_facts(record: Record, sandbox: Sandbox) -> None:
+    """Write `sandbox.json`, so that what a killed run leaves can be found."""
+    assert record.directory is not None  # setup() made it
+    facts = {"sandbox": record.sandbox, "id": sandbox.id, "workdir": sandbox.workdir}
+    write_json(record.directory / "sandbox.json", {**facts, "notes": [*sandbox.notes]})
+
+
+async def end_sandbox(record: Record, sandbox: Sandbox, *, may_keep: bool) -> None:
+    """Stop the sandbox, unless it is to be kept; one that cannot outlive its runner leaves its workspace."""
+    keep = may_keep and record.config.keeps_sandbox(passed=record.result().passed)
+    if keep and not sandbox.capabilities.keeps:
+        await _keep_workspace(record, sandbox)
+    await sandbox.stop(delete=not keep)
+    record.notes += [note for note in sandbox.notes if note not in record.notes]
+    if keep:
+        write_sandbox_facts(record, sandbox)
+
+
+def mask_secrets(record: Record) -> None:
+    """Look once more for secrets in everything that was written, and mask what is found."""
+    if record.directory is not None and (found := record.redactor.scrub(record.directory)):
+        more = f" and {len(found) - _SHOWN_FILES} more" if len(found) > _SHOWN_FILES else ""
+        record.notes.append(f"a secret was masked in {', '.join(found[:_SHOWN_FILES])}{more}")
+
+
+async def _keep_workspace(record: Record, sandbox: Sandbox) -> None:
+    assert record.directory is not None  # setup() made it
+    where = f"{record.sandbox} sandboxes end with their rollout"
+    try:
+        async with asyncio.timeout(STOP_TIMEOUT_SEC / 2):
+            await sandbox.download_dir(sandbox.workdir, record.directory / "workspace")
+    except (BenchflowError, OSError) as error:
+        record.notes.append(f"{where}, and {sandbox.workdir} could not be copied: {error}")
+    else:
+        record.notes.append(f"{where}: {sandbox.workdir} is kept as workspace/ beside its result.json")
