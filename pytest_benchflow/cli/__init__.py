@@ -39,7 +39,7 @@ def _parser() -> argparse.ArgumentParser:
     cleanup.add_argument("--yes", action="store_true", help="remove what is listed")
     cleanup.add_argument("--all", action="store_true", help="also what was kept on purpose or is in use by a live run")
     cleanup.add_argument("--run", metavar="ID", help="only what belongs to this run")
-    cleanup.add_argument("--images", action="store_true", help="also the images that tasks were built into")
+    cleanup.add_argument("--images", action="store_true", help="also images of tasks and volumes of agents")
     cleanup.add_argument(
         "--max-age",
         type=_days,

@@ -43,12 +43,18 @@ def pack_file(source: Path, name: str, stream: BinaryIO) -> None:
         _add(tar, str(source), name, follow=True)
 
 
-def pack_dir(source: Path, stream: BinaryIO, *, keep: Callable[[str], bool] = lambda name: True) -> None:
-    """Write the content of a directory; links stay links; names that `keep` refuses are left out."""
+def pack_dir(
+    source: Path, stream: BinaryIO, *, keep: Callable[[str], bool] = lambda name: True, hard_links: bool = False
+) -> None:
+    """Write the content of a directory; links stay links; names that `keep` refuses are left out.
+
+    With `hard_links`, a file of several names is sent once.
+    """
+    first: dict[tuple[int, int], str] | None = {} if hard_links else None
     with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as tar:
         for path, name in walk(source):
             if keep(name):
-                _add(tar, path, name)
+                _add(tar, path, name, first=first)
 
 
 def walk(top: Path) -> Iterator[tuple[str, str]]:
@@ -64,11 +70,22 @@ def walk(top: Path) -> Iterator[tuple[str, str]]:
         todo += [(e.path, f"{prefix}{e.name}/") for e in reversed(found) if e.is_dir(follow_symlinks=False)]
 
 
-def _add(tar: tarfile.TarFile, path: str, name: str, *, follow: bool = False) -> None:
+def _add(
+    tar: tarfile.TarFile,
+    path: str,
+    name: str,
+    *,
+    follow: bool = False,
+    first: dict[tuple[int, int], str] | None = None,
+) -> None:
     status = os.stat(path, follow_symlinks=follow)
     info = tarfile.TarInfo(name)
     info.mode, info.mtime = stat.S_IMODE(status.st_mode), int(status.st_mtime)
-    if stat.S_ISREG(status.st_mode):
+    same = first.setdefault((status.st_dev, status.st_ino), name) if first is not None else name
+    if stat.S_ISREG(status.st_mode) and same != name:
+        info.type, info.linkname = tarfile.LNKTYPE, same
+        tar.addfile(info)
+    elif stat.S_ISREG(status.st_mode):
         with open(path, "rb") as file:
             info.size = os.fstat(file.fileno()).st_size
             tar.addfile(info, file)

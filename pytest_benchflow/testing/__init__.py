@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pytest
 
-for _name in ("commands", "files", "isolation", "lifecycle", "processes"):
+for _name in ("commands", "files", "isolation", "lifecycle", "mounts", "processes"):
     pytest.register_assert_rewrite(f"pytest_benchflow.testing.{_name}")
 
 from .conformance import SandboxConformance  # noqa: E402

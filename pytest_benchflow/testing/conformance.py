@@ -8,9 +8,10 @@ from .commands import CommandTests
 from .files import FileTests
 from .isolation import IsolationTests
 from .lifecycle import LifecycleTests
+from .mounts import MountTests
 from .processes import ProcessTests
 
 
 @pytest.mark.asyncio
-class SandboxConformance(LifecycleTests, CommandTests, ProcessTests, FileTests, IsolationTests):
+class SandboxConformance(LifecycleTests, CommandTests, ProcessTests, FileTests, MountTests, IsolationTests):
     """Subclass it in a test module, name your `factory`, and run pytest."""

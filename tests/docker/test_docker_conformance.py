@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from pytest_benchflow.sandboxes import SandboxSpec
+import docker
+from docker.errors import NotFound
+
+from pytest_benchflow.sandboxes import Mount, SandboxSpec
+from pytest_benchflow.sandboxes.docker.plan import volume_name
 from pytest_benchflow.testing import SandboxConformance
 
 
 class TestDockerSandbox(SandboxConformance):
     factory = "pytest_benchflow.sandboxes.docker:DockerBackend"
     spec = SandboxSpec(name="conformance", docker_image="debian:bookworm-slim")
+
+    async def forget(self, mount: Mount) -> None:
+        client = docker.APIClient(version="auto")
+        try:
+            client.remove_volume(volume_name(mount))
+        except NotFound:
+            pass
+        finally:
+            client.close()

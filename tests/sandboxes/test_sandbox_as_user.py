@@ -19,7 +19,7 @@ NOBODY = 65534
 @pytest.mark.parametrize(
     "names",
     [
-        ("sandbox_exec", "sandbox_process", "sandbox_files", "sandbox_users", "sandbox_limits"),
+        ("sandbox_exec", "sandbox_process", "sandbox_files", "sandbox_users", "sandbox_limits", "sandbox_mounts"),
         ("sandbox_isolation", "sandbox_lifecycle", "sandbox_build", "local_escape"),
     ],
 )

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 FACTS = "bundle.json"
 #: Holds the bundle's key: a sandbox that shows it has the whole bundle.
 KEY = "bundle.key"
-LOG = "install.log"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from .bundle import FACTS, KEY, LOG, Bundle
+from .bundle import FACTS, KEY, Bundle
 
 _CHUNK = 1 << 20
 
@@ -46,7 +46,7 @@ def is_whole(bundle: Bundle) -> bool:
     """Say whether nothing of a bundle is missing; a program that was run may have added files."""
     files = size = 0
     todo = [str(bundle.path)]
-    added = {os.path.join(todo[0], name) for name in (FACTS, KEY, LOG)}
+    added = {os.path.join(todo[0], name) for name in (FACTS, KEY)}
     while todo:
         with os.scandir(todo.pop()) as entries:
             for entry in entries:

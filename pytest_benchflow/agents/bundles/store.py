@@ -14,7 +14,7 @@ from pathlib import Path
 from pytest_benchflow.cache import cache_directory, is_abandoned, locked_files, remove_tree, temporary_name
 from pytest_benchflow.errors import InstallError
 
-from .bundle import FACTS, KEY, LOG, Bundle, read
+from .bundle import FACTS, KEY, Bundle, read
 from .command import Commands
 from .install import install
 from .npm import provide_node
@@ -72,7 +72,9 @@ class BundleStore:
                 shared.work.cancel()
                 await asyncio.wait([shared.work])
             if log is not None:
-                self._copy_log(spec, log)
+                log.parent.mkdir(parents=True, exist_ok=True)
+                with contextlib.suppress(FileNotFoundError):
+                    shutil.copyfile(self._log(spec), log)
 
     def installed(self) -> list[Bundle]:
         """List the bundles that are there, by name."""
@@ -94,6 +96,7 @@ class BundleStore:
             # Renamed first: whoever looks for it meanwhile finds it whole or not at all.
             with contextlib.suppress(FileNotFoundError):
                 remove_tree(bundle.path.rename(self.path / temporary_name()))
+            self._log(bundle.spec).unlink(missing_ok=True)
         self._sweep()
 
     async def _provide(self, spec: BundleSpec) -> Bundle:
@@ -108,7 +111,7 @@ class BundleStore:
         except TimeoutError:
             raise InstallError(
                 f"Agent {spec.agent} install failed: it took longer than {INSTALL_TIMEOUT_SEC:g} s",
-                advice=f"see {self.path / spec.name}.log",
+                advice=f"see {self._log(spec)}",
             ) from None
 
     def _find(self, spec: BundleSpec) -> Bundle | None:
@@ -128,7 +131,7 @@ class BundleStore:
         work = self.path / temporary_name()
         scratch = work / "scratch"
         scratch.mkdir(parents=True)
-        commands = Commands(spec.agent, self.path / f"{spec.name}.log")
+        commands = Commands(spec.agent, self._log(spec))
         try:
             async with asyncio.timeout(INSTALL_TIMEOUT_SEC):
                 node = await provide_node(self.path / "runtimes", spec.node, scratch, commands) if spec.node else None
@@ -146,8 +149,7 @@ class BundleStore:
         bundle = Bundle(spec, path, key, content.files, content.size, seconds, runtimes)
         (top / KEY).write_text(f"{key}\n")
         (top / FACTS).write_text(bundle.facts())
-        (self.path / f"{spec.name}.log").rename(top / LOG)
-        for name in (KEY, FACTS, LOG):
+        for name in (KEY, FACTS):
             (top / name).chmod(0o644)
         if path.exists():
             # It was damaged. Sandboxes may still show it: it goes when this process is gone.
@@ -156,12 +158,9 @@ class BundleStore:
         self._checked.add(spec.name)
         return bundle
 
-    def _copy_log(self, spec: BundleSpec, log: Path) -> None:
-        log.parent.mkdir(parents=True, exist_ok=True)
-        for source in (self.path / f"{spec.name}.log", self.path / spec.name / LOG):
-            with contextlib.suppress(OSError):
-                shutil.copyfile(source, log)
-                return
+    def _log(self, spec: BundleSpec) -> Path:
+        """Return where the last installation of a spec is told; not in the bundle, which agents can read."""
+        return self.path / f"{spec.name}.log"
 
     def _sweep(self) -> None:
         """Remove what installations that are gone have left."""

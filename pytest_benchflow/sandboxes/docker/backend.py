@@ -21,7 +21,7 @@ from .projects import Watcher
 from .sandbox import DockerSandbox
 from .starter import Starter
 
-_CAPABILITIES = {"no_network": True, "docker_image": True, "compose": True, "users": True, "keeps": True}
+_CAPABILITIES = dict.fromkeys(("no_network", "docker_image", "compose", "users", "mounts", "keeps"), True)
 
 
 class DockerBackend:

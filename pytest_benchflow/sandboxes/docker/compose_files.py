@@ -10,7 +10,7 @@ from pytest_benchflow.errors import UnsupportedError
 from pytest_benchflow.sandboxes.base import SandboxSpec
 
 from .channel import BOOTSTRAP
-from .plan import PIDS_LIMIT, STOP_SIGNAL, EngineFacts
+from .plan import PIDS_LIMIT, STOP_SIGNAL, EngineFacts, volume_name
 
 MAIN = "main"
 #: Stands for main's image until the merged file tells where that comes from.
@@ -60,6 +60,7 @@ def override_file(
     for kind in ("networks", "volumes"):
         own = {name for name, value in (config.get(kind) or {}).items() if not (value or {}).get("external")}
         override[kind] = {name: {"labels": dict(labels)} for name in own}
+    override["volumes"] |= {name: {"external": True, "name": name} for name in map(volume_name, spec.mounts)}
     if not spec.network:
         _refuse_own_network(config, spec)
         # The sidecars stay within reach, the world does not.
@@ -86,6 +87,17 @@ def _main(spec: SandboxSpec, engine: EngineFacts, workdir: str, lease_sec: int) 
         "pids_limit": PIDS_LIMIT,
         "environment": {name: value.replace("$", "$$") for name, value in spec.env.items()},
     }
+    if spec.mounts:
+        main["volumes"] = [
+            {
+                "type": "volume",
+                "source": volume_name(mount),
+                "target": mount.target.replace("$", "$$"),
+                "read_only": True,
+                "volume": {"nocopy": True},
+            }
+            for mount in spec.mounts
+        ]
     if limits.cpus:
         main["cpus"] = min(limits.cpus, engine.cpus)
     if limits.memory_mb:

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from pytest_benchflow.errors import UnsupportedError
-from pytest_benchflow.sandboxes.base import SandboxSpec
+from pytest_benchflow.sandboxes.base import Mount, SandboxSpec
 
 from .channel import BOOTSTRAP
 
@@ -18,6 +18,7 @@ from .channel import BOOTSTRAP
 STOP_SIGNAL = "SIGRTMIN+3"
 #: Threads count too: enough for any build, and a fork bomb stays in its sandbox.
 PIDS_LIMIT = 8192
+VOLUME_PREFIX = "pytest-benchflow-bundle-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,11 @@ class ImageFacts:
 def container_name(rollout: str) -> str:
     """Return a name no other container has, in which the rollout can be recognised."""
     return f"bf-{re.sub('[^a-zA-Z0-9_.-]+', '-', rollout)[:48].strip('-')}-{secrets.token_hex(4)}"
+
+
+def volume_name(mount: Mount) -> str:
+    """Return the volume that holds what a mount shows."""
+    return f"{VOLUME_PREFIX}{re.sub('[^a-zA-Z0-9_.-]+', '-', mount.key)}"
 
 
 def working_directory(spec: SandboxSpec, image: ImageFacts) -> str:
@@ -78,6 +84,17 @@ def container_config(
         host["NanoCpus"] = int(min(limits.cpus, engine.cpus) * 1e9)
     if limits.memory_mb:
         host["Memory"] = host["MemorySwap"] = limits.memory_mb << 20
+    if spec.mounts:
+        host["Mounts"] = [
+            {
+                "Type": "volume",
+                "Source": volume_name(mount),
+                "Target": mount.target,
+                "ReadOnly": True,
+                "VolumeOptions": {"NoCopy": True},
+            }
+            for mount in spec.mounts
+        ]
     if limits.gpus:
         host["DeviceRequests"] = [{"Driver": "", "Count": limits.gpus, "Capabilities": [["gpu"]]}]
     return {

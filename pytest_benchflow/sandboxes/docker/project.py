@@ -76,6 +76,7 @@ class Project:
 
     async def up(self, image: ImageFacts) -> Container:
         """Start every service, wait until they are healthy, and return main."""
+        await self._starter.volumes.provide(self._spec, image)
         for thing in compose_files.unique_things(self._config, self.name):
             # Two projects that want the same take turns; the order is the same in all, so none waits in a ring.
             await self._held.enter_async_context(locked(f"compose-{thing}"))

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from pytest_benchflow.errors import SandboxError
 from pytest_benchflow.sandboxes import archive
 from pytest_benchflow.sandboxes.base import Capabilities, ExecResult, SandboxSpec
+from pytest_benchflow.sandboxes.mounts import check_mounts
 
 from .container import Command, Container
 from .plan import ImageFacts, container_name, working_directory
@@ -69,6 +70,7 @@ class DockerSandbox:
 
     async def _bring_up(self) -> None:
         spec = self._spec
+        check_mounts(spec)
         self._image = await self._starter.image(spec, self._id)
         self._container = await self._starter.start(spec, self._image, self._id)
         self._notes += self._starter.notes(spec)

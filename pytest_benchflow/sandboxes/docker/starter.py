@@ -14,6 +14,7 @@ from .images import Images
 from .labels import KEPT_PREFIX, make_labels
 from .launch import launch, remove
 from .plan import EngineFacts, ImageFacts, container_config, notes_for
+from .volumes import Volumes
 
 #: Over a network a dead runner may go unnoticed: PID 1 then ends after this silence.
 REMOTE_LEASE_SEC = 300
@@ -56,6 +57,7 @@ class Starter:
         self.facts = facts
         self.run = run
         self.network = network
+        self.volumes = Volumes(engine, run)
 
     async def image(self, spec: SandboxSpec, container_name: str) -> ImageFacts:
         """Return the image of a sandbox, built or pulled if it is not there."""
@@ -72,6 +74,7 @@ class Starter:
         return await self._start(spec, await self.images.find(spec), container_name)
 
     async def _start(self, spec: SandboxSpec, image: ImageFacts, container_name: str) -> Container:
+        await self.volumes.provide(spec, image)
         lease_sec = 0 if self.engine.address.is_local else REMOTE_LEASE_SEC
         config = container_config(
             spec,

@@ -14,6 +14,7 @@ from .address import find_address
 from .engine import Engine
 from .images import IMAGE_LABEL, REPOSITORY
 from .leftovers import Leftover, list_leftovers, remove_these
+from .volumes import VOLUME_LABEL
 
 if TYPE_CHECKING:
     import docker
@@ -60,7 +61,7 @@ class DockerLeftovers(_InDaemon):
 
 
 class DockerImages(_InDaemon):
-    """Images that tasks were built into, named by their content; a build brings any of them back."""
+    """Images that tasks were built into, and volumes that hold agents; the next run that needs one brings it back."""
 
     title = "docker images"
 
@@ -69,13 +70,13 @@ class DockerImages(_InDaemon):
         self._max_age_sec = max_age_sec
 
     async def find(self) -> list[Trace]:
-        """List those of our images whose last build is long ago."""
+        """List those of our images whose last build is long ago, and volumes that were filled long ago."""
         oldest = time.time() - self._max_age_sec
-        return await self._engine.call(lambda client: _images(client, oldest))
+        return await self._engine.call(lambda client: [*_images(client, oldest), *_volumes(client, oldest)])
 
     async def remove(self, traces: Sequence[Trace]) -> list[Trace]:
-        """Remove images; one that a container stands on stays."""
-        return await self._engine.call(lambda client: [item for item in traces if _remove_image(client, item.id)])
+        """Remove them; one that a container uses stays."""
+        return await self._engine.call(lambda client: [item for item in traces if _remove(client, item)])
 
 
 def _trace(item: Leftover) -> Trace:
@@ -109,19 +110,36 @@ def _images(client: docker.APIClient, oldest: float) -> list[Trace]:
 def _last_tagged(client: docker.APIClient, image_id: str) -> float | None:
     """Return when an image was last built: a build that finds all its layers gives it its name anew."""
     facts = client.inspect_image(image_id)  # type: ignore[no-untyped-call]
-    text = str((facts.get("Metadata") or {}).get("LastTagTime") or "")
+    return _seconds((facts.get("Metadata") or {}).get("LastTagTime"))
+
+
+def _volumes(client: docker.APIClient, oldest: float) -> list[Trace]:
+    traces = []
+    for volume in client.volumes(filters={"label": VOLUME_LABEL})["Volumes"] or []:
+        filled = _seconds(volume.get("CreatedAt")) or 0.0
+        if filled <= oldest:
+            owner = f"with {volume['Labels'][VOLUME_LABEL]}"
+            traces.append(Trace("volume", volume["Name"], volume["Name"], owner, filled, True))
+    return sorted(traces, key=lambda trace: trace.created)
+
+
+def _seconds(text: object) -> float | None:
+    """Return the moment of a time as engines write it, in seconds since 1970."""
     try:
-        tagged = datetime.fromisoformat(text[:19] + "+00:00").timestamp()
+        moment = datetime.fromisoformat(str(text)[:19] + "+00:00").timestamp()
     except ValueError:
         return None
-    return tagged if tagged > 0 else None
+    return moment if moment > 0 else None
 
 
-def _remove_image(client: docker.APIClient, name: str) -> bool:
+def _remove(client: docker.APIClient, item: Trace) -> bool:
     from docker.errors import APIError, NotFound
 
     try:
-        client.remove_image(name)
+        if item.kind == "volume":
+            client.remove_volume(item.id)
+        else:
+            client.remove_image(item.id)
     except NotFound:
         return True
     except APIError:

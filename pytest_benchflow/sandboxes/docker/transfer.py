@@ -6,7 +6,7 @@ import asyncio
 import io
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO, cast
 
@@ -54,7 +54,7 @@ async def push(container: Container, pack: Callable[[BinaryIO], None], directory
         raise _cannot("write", directory, container, made.stderr)
     try:
         await container.engine.call(
-            lambda client: client.put_archive(container.id, directory, cast(bytes, _streamed(pack)))
+            lambda client: client.put_archive(container.id, directory, cast(bytes, streamed(pack)))
         )
     except EngineError as error:
         raise _cannot("write", directory, container, error.reason) from None
@@ -131,7 +131,7 @@ def _packed(pack: Callable[[BinaryIO], None]) -> bytes | None:
     return stream.getvalue()
 
 
-def _streamed(pack: Callable[[BinaryIO], None]) -> Iterator[bytes]:
+def streamed(pack: Callable[[BinaryIO], None]) -> Generator[bytes]:
     """Yield an archive while another thread packs it."""
     read, write = os.pipe()
     failure: list[BaseException] = []

@@ -45,6 +45,8 @@ class MachineConfig:
     cpus: float | None = None
     dirs: tuple[str, ...] = ()
     """Directories that must exist."""
+    mounts: tuple[tuple[str, str], ...] = ()
+    """Host directories to show read-only, and where."""
     python_prefix: str | None = None
     """An interpreter outside the system directories to show, read-only."""
     open_prefix: bool = False

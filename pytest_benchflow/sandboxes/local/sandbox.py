@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from pytest_benchflow.errors import SandboxError, UnsupportedError
 from pytest_benchflow.sandboxes import archive
 from pytest_benchflow.sandboxes.base import Capabilities, ExecResult, SandboxSpec
+from pytest_benchflow.sandboxes.mounts import check_mounts
 
 from .builder import Builder
 from .environment import Host
@@ -73,6 +74,7 @@ class LocalSandbox:
         if self._machine is not None:
             return
         self._stopped = False
+        check_mounts(self._spec)
         built = await self._builder.build(self._spec)
         self._image = built.image
         self._notes = list(built.notes)
@@ -85,6 +87,7 @@ class LocalSandbox:
             memory_mb=self._spec.limits.memory_mb,
             cpus=self._spec.limits.cpus,
             dirs=(*self._image.dirs, self.workdir),
+            mounts=tuple((str(mount.source.absolute()), mount.target) for mount in self._spec.mounts),
         )
         machine = await Machine.start(self._launcher, config)
         if self._stopped:

@@ -72,7 +72,8 @@ def enter(config: Message, host: HostView) -> None:
     # Layers are named relative to here: mount options must fit one memory page, however deep the cache lies.
     os.chdir(config["layers_dir"] or "/")
     prefix = config["python_prefix"]
-    prefix_fd = os.open(prefix, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) if prefix else None
+    prefix_fd = _open_directory(prefix) if prefix else None
+    mounts = [(_open_directory(source), target) for source, target in config["mounts"]]
     scratch = next(place for place in _SCRATCH_PLACES if os.path.isdir(place))
     libc.mount("tmpfs", scratch, "tmpfs", _FLAGS, f"mode=755{_size(config)}")
 
@@ -96,10 +97,20 @@ def enter(config: Message, host: HostView) -> None:
 
     os.chdir(root)
     libc.pivot_root(".", ".")
+    # By now a link in the target leads to a place inside; once the host's root is gone, nothing of it can be bound.
+    for descriptor, target in mounts:
+        os.makedirs(target, mode=0o755, exist_ok=True)
+        bind(f"/proc/self/fd/{descriptor}", target, libc.MS_RDONLY | _FLAGS)
+        os.close(descriptor)
     libc.detach(".")
     os.chdir("/")
     for path in config["dirs"]:
         os.makedirs(path, mode=0o755, exist_ok=True)
+
+
+def _open_directory(path: str) -> int:
+    """Hold a host directory that what is mounted next may cover."""
+    return os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def bind(source: str, target: str, flags: int) -> None:

@@ -1,0 +1,25 @@
+"""Mounts of the local sandbox, as root and as an ordinary user."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sandbox_helpers import StartSandbox
+
+from pytest_benchflow.sandboxes import Mount
+from pytest_benchflow.testing.mounts import MountTests
+
+
+class TestMounts(MountTests):
+    factory = "pytest_benchflow.sandboxes.local:LocalBackend"
+
+
+async def test_a_link_in_the_environment_cannot_lead_a_mount_to_the_host(start: StartSandbox, tmp_path: Path) -> None:
+    trap, source, environment = tmp_path / "trap", tmp_path / "source", tmp_path / "environment"
+    for path in (trap, source, environment):
+        path.mkdir(mode=0o777)
+    (source / "file").write_text("content")
+    (environment / "Dockerfile").write_text(f"FROM debian\nRUN mkdir -p {trap} && ln -s {trap} /trap\n")
+    sandbox = await start(environment_dir=environment, mounts=(Mount(source, "/trap/in", "key"),))
+    assert (await sandbox.exec(f"cat {trap}/in/file")).stdout == "content"
+    assert not list(trap.iterdir())
