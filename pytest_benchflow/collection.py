@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +20,7 @@ TASK_FILES = ("task.toml", "task.md")
 
 def collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     """Claim a task directory, so that nothing inside is run on the host, or a folder of tasks; leave all others."""
-    found = _read(str(path), parent)
+    found = _read(str(path), parent, _task_files_in(str(path)))
     if found is not None:
         node: TaskDirectory = TaskDirectory.from_parent(parent, path=path)
         node.found = found
@@ -30,8 +32,9 @@ def collect_file(path: Path, parent: pytest.Collector) -> pytest.Collector | Non
     """Claim a task file that was given as an argument from outside the root directory."""
     if path.name not in TASK_FILES:
         return None
-    found = _read(str(path.parent), parent)
-    return None if found is None or _task_file(found, path.parent) != path else _node(parent, path, found)
+    directory = str(path.parent)
+    found = _read(directory, parent, _task_files_in(directory))
+    return None if found is None or _task_file(found, directory) != path else _node(parent, path, found)
 
 
 class TaskDirectory(pytest.Directory):
@@ -41,14 +44,18 @@ class TaskDirectory(pytest.Directory):
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
         """Yield the task file alone."""
-        yield _node(self, _task_file(self.found, self.path), self.found)
+        yield _node(self, _task_file(self.found, str(self.path)), self.found)
 
 
 class TaskFolder(pytest.Directory):
     """A folder with tasks in it, where most of the cost of a large benchmark would be pytest's own bookkeeping."""
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
-        """Yield what is inside, sorted by name; the items of tasks at once, without a round of hooks for each."""
+        """Return what is inside, sorted by name; the items of tasks at once, without a round of hooks for each."""
+        with _no_garbage_collection():
+            return list(self._inside())
+
+    def _inside(self) -> Iterator[pytest.Item | pytest.Collector]:
         from pytest_benchflow.ignored import Ignored
 
         ignored, session, ihook = Ignored(self), self.session, self.ihook
@@ -57,10 +64,11 @@ class TaskFolder(pytest.Directory):
         for entry in self._entries():
             path = Path(entry.path)
             is_dir = entry.is_dir()
+            task_files = _task_files_in(entry.path) if is_dir else []
             if not session.isinitpath(path, with_parents=is_dir):
-                if ignored(entry, path, is_dir=is_dir):
+                if ignored(entry, path, task_files):
                     continue
-                if is_dir and (task := self._task_in(entry, path)) is not None:
+                if task_files and (task := self._task_in(entry.path, task_files)) is not None:
                     yield from task.collect() if at_once and not task.is_broken else [task]
                     continue
             if is_dir and _contains_itself(entry):
@@ -78,12 +86,12 @@ class TaskFolder(pytest.Directory):
         except OSError as error:
             raise self.CollectError(f"{self.path} cannot be read: {error.strerror}; check its permissions") from None
 
-    def _task_in(self, entry: os.DirEntry[str], path: Path) -> TaskFile | None:
+    def _task_in(self, directory: str, task_files: list[str]) -> TaskFile | None:
         """Return the file node of a task, None if there is none or its directory must be a node for its conftest."""
-        found = _read(entry.path, self)
-        if found is None or os.path.lexists(f"{entry.path}/conftest.py"):
+        if os.path.lexists(f"{directory}/conftest.py"):
             return None
-        return _node(self, _task_file(found, path), found)
+        found = _read(directory, self, task_files)
+        return None if found is None else _node(self, _task_file(found, directory), found)
 
 
 class BrokenLink(pytest.File):
@@ -100,27 +108,39 @@ def _node(parent: pytest.Collector, path: Path, found: TaskHead | TaskError) -> 
     return TaskFile.of(parent, path, found)
 
 
-def _read(directory: str, node: pytest.Collector) -> TaskHead | TaskError | None:
+def _read(directory: str, node: pytest.Collector, task_files: list[str]) -> TaskHead | TaskError | None:
     """Return what the directory's task file says, or what is wrong with it; None if it is no task."""
-    names = _task_files_in(directory)
-    if not names:
+    if not task_files:
         return None
     from pytest_benchflow.current import get_run
     from pytest_benchflow.tasks import TaskError
 
     run = get_run(node.config)
     try:
-        return run.index.head(directory, names, strict=run.settings.strict)
+        return run.index.head(directory, task_files, strict=run.settings.strict)
     except TaskError as error:
         return error
 
 
-def _task_file(found: TaskHead | TaskError, directory: Path) -> Path:
+def _task_file(found: TaskHead | TaskError, directory: str) -> Path:
     if not isinstance(found, Exception):
-        return directory / found.file.rpartition("/")[2]
+        return Path(directory, found.file.rpartition("/")[2])
     from pytest_benchflow.tasks import find_task_file
 
-    return Path(find_task_file(directory) or directory / TASK_FILES[0])
+    return Path(find_task_file(directory) or f"{directory}/{TASK_FILES[0]}")
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Spare the many passes over nodes that all live as long as the session."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _task_files_in(directory: str) -> list[str]:

@@ -34,20 +34,17 @@ class Ignored:
         known = {"collection_path", "config"}
         self._must_ask |= any(impl.hookwrapper or impl.wrapper or set(impl.argnames) - known for impl in self._others)
 
-    def __call__(self, entry: os.DirEntry[str], path: Path, *, is_dir: bool) -> bool:
-        """Say whether an entry is left out."""
-        if self._must_ask or not is_dir or not _is_plainly_a_task(entry.path):
+    def __call__(self, entry: os.DirEntry[str], path: Path, task_files: list[str]) -> bool:
+        """Say whether an entry, which holds these task files if it is a directory, is left out."""
+        # pytest's rules for `__pycache__` and virtual environments cannot matter to a plain task.
+        is_plain = "task.toml" in task_files and not os.path.lexists(f"{entry.path}/pyvenv.cfg")
+        if self._must_ask or not is_plain:
             return bool(self._ask(collection_path=path, config=self._config))
         if self._names.match(entry.name) is not None:
             return True
         given = {"collection_path": path, "config": self._config}
         answers = (impl.function(*(given[name] for name in impl.argnames)) for impl in self._others)
         return bool(next((answer for answer in answers if answer is not None), None))
-
-
-def _is_plainly_a_task(directory: str) -> bool:
-    """Say whether pytest's rules for `__pycache__` and virtual environments cannot matter."""
-    return os.path.lexists(f"{directory}/task.toml") and not os.path.lexists(f"{directory}/pyvenv.cfg")
 
 
 def _is_conftest(plugin: object) -> bool:

@@ -81,10 +81,10 @@ class TaskFile(pytest.Module):
     @classmethod
     def of(cls, parent: pytest.Collector, path: Path, found: TaskHead | TaskError) -> TaskFile:
         """Make the node of a task whose file has been read."""
-        root = str(parent.config.rootpath)
-        # Below the root directory pytest's own id is right; elsewhere two tasks could get the same one.
-        nodeid = None if str(path).startswith(f"{root}/") else os.path.relpath(path, root)
-        node: TaskFile = cls.from_parent(parent, path=path, nodeid=nodeid)
+        name = _below(path, parent.path) or path.name
+        # The id pytest would find too, at a price; but outside the root directory it would give one to two tasks.
+        nodeid = _below(path, parent.config.rootpath) or os.path.relpath(path, parent.config.rootpath)
+        node: TaskFile = cls.from_parent(parent, path=path, name=name, nodeid=nodeid)
         node.obj = _NO_MODULE
         node._found = found
         return node
@@ -150,6 +150,11 @@ class TaskFile(pytest.Module):
         for mark in marks:
             item.add_marker(mark)
         return item
+
+
+def _below(path: Path, folder: Path) -> str | None:
+    prefix = f"{folder}/"
+    return str(path)[len(prefix) :] if str(path).startswith(prefix) else None
 
 
 def _known_fixtures(node: TaskFile, template: Callable[..., None]) -> object | None:

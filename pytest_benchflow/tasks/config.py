@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator, mo
 
 from .benchflow_table import BenchflowConfig
 from .environment import EnvironmentConfig, Healthcheck, check_hosts
+from .names import is_package_name
 from .values import (
     DirectoryName,
     Host,
@@ -25,12 +26,10 @@ from .values import (
 )
 from .verifier import VerifierConfig
 
-_PART = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
-
 
 def package_name(value: str) -> str:
     """Return a name of the form organisation/name, or refuse it."""
-    if not re.fullmatch(f"{_PART}/{_PART}", value) or ".." in value:
+    if not is_package_name(value):
         raise refuse(f"is {quoted(value)}", "give organisation/name, for example acme/hello-world")
     return value
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 from .problems import Problem
 
@@ -41,10 +41,13 @@ class TaskHead:
 
     def to_json(self) -> list[object]:
         """Return the head as JSON data."""
-        values = [getattr(self, name) for name in _HEAD]
-        values[_HEAD.index("run")] = [getattr(self.run, name) for name in _RUN]
-        values[_HEAD.index("warnings")] = [[getattr(problem, name) for name in _PROBLEM] for problem in self.warnings]
-        return values
+        run = self.run
+        return [
+            self.file, self.name, self.layout, self.os, self.difficulty, self.category, self.tags,
+            [run.threshold, run.trials, run.timeout_sec, run.quarantine, run.skip, run.xfail],
+            self.n_steps, self.has_solution,
+            [[p.file, p.line, p.key, p.reason, p.fix, p.severity] for p in self.warnings],
+        ]  # fmt: skip
 
     @classmethod
     def from_json(cls, values: list[object]) -> TaskHead:
@@ -56,7 +59,3 @@ class TaskHead:
             tuple(Problem(*problem) for problem in warnings),  # type: ignore[attr-defined]
         )  # fmt: skip
 
-
-_HEAD = tuple(field.name for field in fields(TaskHead))
-_RUN = tuple(field.name for field in fields(RunHints))
-_PROBLEM = tuple(field.name for field in fields(Problem))

@@ -66,18 +66,16 @@ def load_task(path: Path | str, *, strict: bool = False) -> Task:
     return _task(Path(directory), Path(file), parsed.config, layout, prompts, strategy, instructions, problems)
 
 
-def parse_file(file: str) -> Parsed:
-    """Read and validate a task file without looking at its directory."""
-    text = read_text(file)
-    source: FrontMatterSource | TomlSource
+def parse_file(file: str, source: TomlSource | None = None) -> Parsed:
+    """Read and validate a task file without looking at its directory; a task.toml may have been read already."""
     if not file.endswith(".md"):
-        source = TomlSource(file, text)
+        source = source or TomlSource(file, read_text(file))
         config, problems = validate(source, TaskConfig)
         return Parsed(source, config, problems)
-    source = FrontMatterSource(file, text)
-    data, problems = expand(source)
-    document, more = validate(source, DocumentConfig, data)
-    return Parsed(source, document, problems + more, source.body)
+    front = FrontMatterSource(file, read_text(file))
+    data, problems = expand(front)
+    document, more = validate(front, DocumentConfig, data)
+    return Parsed(front, document, problems + more, front.body)
 
 
 def _locate(path: str) -> tuple[str, str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from .digest import digest_tree
 from .heads import RunHints
+from .names import tags_of, word
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -128,7 +129,8 @@ class Task:
     @property
     def tags(self) -> tuple[str, ...]:
         """Tags of `[metadata]`, then keywords of `[task]`, each once."""
-        return tags_of(self.config)
+        task = self.config.task
+        return tags_of(self.config.metadata, task.keywords if task else ())
 
     @property
     def has_solution(self) -> bool:
@@ -138,21 +140,6 @@ class Task:
     def digest(self) -> str:
         """Return a sha256 over the content of everything that makes the task."""
         return digest_tree(self.path, self.file.name)
-
-
-def word(value: object) -> str | None:
-    """Return a metadata value as a word, None if it is none."""
-    if isinstance(value, str):
-        return value.strip() or None
-    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def tags_of(config: TaskConfig) -> tuple[str, ...]:
-    """Return tags and keywords of a task, each once, in order."""
-    listed = config.metadata.get("tags")
-    tags = [word(tag) for tag in listed] if isinstance(listed, list | tuple) else [word(listed)]
-    keywords = config.task.keywords if config.task else ()
-    return tuple(dict.fromkeys(tag for tag in (*tags, *keywords) if tag))
 
 
 def run_hints(table: BenchflowConfig) -> RunHints:

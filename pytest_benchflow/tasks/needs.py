@@ -29,7 +29,10 @@ class Need(NamedTuple):
 
     def met(self, directory: str) -> bool:
         """Say whether one of the paths is there, by `stat` alone."""
-        return any(self._fault(directory, path) is None for path in self.paths)
+        for path in self.paths:  # no generator: this runs four times for each of ten thousand tasks
+            if self._fault(directory, path) is None:
+                return True
+        return False
 
     def problem(self, directory: str) -> Problem:
         """Say what is missing, after `met` said no."""

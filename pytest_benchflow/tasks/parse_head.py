@@ -1,50 +1,23 @@
-"""Parse a task file for its head: the part of collection that needs the models."""
+"""Parse a task file for its head, with the models only if the file needs them."""
 
 from __future__ import annotations
 
-from .heads import TaskHead
-from .layout import layout_of
-from .load import parse_file, task_name
-from .model import run_hints, tags_of, word
-from .native import prompt_problems
-from .needs import Need, unmet
-from .problems import TaskError, in_order
-from .prompts import read_prompts
-from .shape import has_shape, has_siblings
-from .structure import needs_of, solutions_of
+from typing import TYPE_CHECKING
+
+from .plain_head import plain_head
+from .text import read_text
+from .toml_source import TomlSource
+
+if TYPE_CHECKING:
+    from .heads import TaskHead
+    from .needs import Need
 
 
 def parse_head(directory: str, file: str) -> tuple[TaskHead, tuple[Need, ...], tuple[Need, ...]] | None:
     """Return head, needs and oracle needs; None if the file is some other tool's."""
-    native = file.endswith(".md")
-    try:
-        parsed = parse_file(file)
-    except TaskError:
-        if native and not has_siblings(directory, native=True):
-            return None
-        raise
-    if not has_shape(parsed.source.data, native=native) and not has_siblings(directory, native=native):
-        return None
-    config, problems = parsed.config, list(parsed.problems)
-    if config is None:
-        raise TaskError(problems)
-    if native:
-        problems += prompt_problems(file, config, read_prompts(parsed.body, f"{directory}/prompts"))
-    layout = layout_of(directory, file)
-    needs, solutions = needs_of(config, layout), solutions_of(config, layout)
-    if any(problem.severity == "error" for problem in problems):
-        raise TaskError([*problems, *unmet(directory, needs)])
-    head = TaskHead(
-        file=file,
-        name=task_name(config, directory),
-        layout=layout.name,
-        os=config.environment.os,
-        difficulty=word(config.metadata.get("difficulty")),
-        category=word(config.metadata.get("category")),
-        tags=tags_of(config),
-        run=run_hints(config.benchflow),
-        n_steps=len(config.steps),
-        has_solution=all(need.met(directory) for need in solutions),
-        warnings=in_order(problems),
-    )
-    return head, needs, solutions
+    source = None if file.endswith(".md") else TomlSource(file, read_text(file))
+    if source is not None and (plain := plain_head(directory, file, source.data)) is not None:
+        return plain
+    from .full_head import full_head
+
+    return full_head(directory, file, source)

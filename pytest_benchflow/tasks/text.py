@@ -13,19 +13,30 @@ MAX_BYTES = 1_000_000
 def read_text(path: str) -> str:
     """Return the text of a UTF-8 file, or raise TaskError with the one reason why it has none."""
     try:
-        found = os.stat(path)
-        if stat.S_ISDIR(found.st_mode):
-            raise _unreadable(path, "is a directory", "put a text file in its place")
-        if not stat.S_ISREG(found.st_mode):
-            raise _unreadable(path, "is not a regular file", "put a text file in its place")
-        with open(path, "rb") as stream:
-            raw = stream.read(MAX_BYTES + 1)
+        raw = _read(path)
     except FileNotFoundError:
         raise _unreadable(path, "is missing", "create it") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise _unreadable(path, f"cannot be read ({reason})", "check its permissions") from None
     return decode(path, raw)
+
+
+def _read(path: str) -> bytes:
+    found = os.stat(path)
+    if stat.S_ISDIR(found.st_mode):
+        raise _unreadable(path, "is a directory", "put a text file in its place")
+    if not stat.S_ISREG(found.st_mode):
+        raise _unreadable(path, "is not a regular file", "put a text file in its place")
+    # Plain system calls: a file object would make room for the largest file allowed, ten thousand times.
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        raw = b""
+        while len(raw) <= MAX_BYTES and (more := os.read(handle, min(found.st_size, MAX_BYTES) + 1)):
+            raw += more
+        return raw
+    finally:
+        os.close(handle)
 
 
 def decode(path: str, raw: bytes) -> str:

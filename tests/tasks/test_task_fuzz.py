@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import tempfile
@@ -14,6 +15,8 @@ from hypothesis import strategies as st
 
 from pytest_benchflow.tasks import TaskConfig, TaskError, TaskIndex, load_task
 from pytest_benchflow.tasks.document import DocumentConfig
+from pytest_benchflow.tasks.full_head import full_head
+from pytest_benchflow.tasks.plain_head import plain_head
 from pytest_benchflow.tasks.toml_source import TomlSource, key_lines
 
 EXAMPLES = int(os.environ.get("BF_FUZZ_EXAMPLES", "150"))
@@ -247,3 +250,62 @@ def test_toml_and_front_matter_mean_the_same(root, data):
     assert {name: getattr(native, name) for name in TaskConfig.model_fields} == {
         name: getattr(split, name) for name in TaskConfig.model_fields
     }
+
+
+ODD = [0, -1, 1, 0.5, 1e300, float("inf"), float("nan"), True, "", "x", "60", "1.4", "a/b", "a/..", "a/b\n", "allowlist"]
+ODD += [[], ["x"], [1], [{"name": "x"}], [{"name": "x", "email": "y"}], [{"email": "y"}], [{"name": 1}], {}, {"A": "b"}, {"A": 1}]
+TABLES = {
+    "task": ["name", "version", "description", "authors", "keywords"],
+    "metadata": ["difficulty", "category", "tags", "x"],
+    "agent": ["timeout_sec", "user", "timeout"],
+    "verifier": ["timeout_sec", "env", "type"],
+    "solution": ["timeout_sec", "env"],
+    "environment": ["build_timeout_sec", "docker_image", "cpus", "memory_mb", "storage_mb", "gpus", "allow_internet"]
+    + ["env", "os", "memory", "image", "network_mode"],
+}
+AROUND = {"agent": {"timeout_sec": 5}, "task": {"name": "a/b"}}
+
+
+@pytest.mark.parametrize("around", [{}, AROUND], ids=["alone", "in a task"])
+@pytest.mark.parametrize("table", ["", *TABLES])
+def test_the_short_way_to_a_head_finds_what_the_models_find(root, table, around):
+    keys = TABLES.get(table, ["schema_version", "version", *TABLES])
+    for key, value in itertools.product(keys, ODD):
+        within = {**around.get(table, {}), key: value}
+        compare(root, {**around, **({table: within} if table else within)})
+
+
+def test_the_short_way_leaves_contradictions_to_the_models(root):
+    compare(root, {"version": "1.0", "schema_version": "1.4"})
+    compare(root, {"task": {"keywords": ["x"]}})
+
+
+def compare(root: Path, data: dict[str, object]) -> None:
+    """Ask both for the head; only the short way may decline."""
+    file = f"{root}/task.toml"
+    source = TomlSource(file, to_toml(data))
+    short = plain_head(str(root), file, source.data)
+    if short is not None:
+        head, needs, solutions = short
+        assert (head.solved(False), needs, solutions) == full_head(str(root), file, source), data
+
+
+def test_an_everyday_task_file_needs_no_model(root):
+    text = """
+        version = "1.0"
+        [task]
+        name = "acme/hello"
+        keywords = ["io"]
+        [metadata]
+        difficulty = "easy"
+        [agent]
+        timeout_sec = 60
+        [verifier]
+        timeout_sec = 60.5
+        [environment]
+        cpus = 1
+        memory_mb = 512
+    """
+    found = plain_head(str(root), f"{root}/task.toml", TomlSource("task.toml", text).data)
+    assert found is not None
+    assert (found[0].name, found[0].tags, found[0].difficulty) == ("acme/hello", ("io",), "easy")

@@ -175,7 +175,7 @@ def test_an_unreadable_file(make_task, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     task = make_task()
-    monkeypatch.setattr("pytest_benchflow.tasks.text.open", denied, raising=False)
+    monkeypatch.setattr("pytest_benchflow.tasks.text.os.open", denied)
     with pytest.raises(TaskError, match=r"task.toml: cannot be read \(Permission denied\); check its permissions"):
         load_task(task)
 
