@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 
 def check(paths: Sequence[Path], *, strict: bool) -> int:
     """Report every problem of the tasks below these paths; 1 if any is broken, 2 if there is none."""
-    from pytest_benchflow.tasks import TaskError, load_task
+    from pytest_benchflow.tasks import TaskError, find_tasks, load_task
 
     good = broken = 0
-    for directory in _tasks_below(paths):
+    for directory in (task for path in paths for task in find_tasks(path)):
         try:
             task = load_task(directory, strict=strict)
         except TaskError as error:
@@ -28,14 +27,3 @@ def check(paths: Sequence[Path], *, strict: bool) -> int:
         return 2
     print(f"{good + broken} tasks, {broken} broken")
     return 1 if broken else 0
-
-
-def _tasks_below(paths: Sequence[Path]) -> Iterator[Path]:
-    from pytest_benchflow.tasks import find_task_file
-
-    for path in paths:
-        for folder, names, _ in os.walk(path):
-            names[:] = sorted(name for name in names if not name.startswith("."))
-            if find_task_file(folder) is not None:
-                names.clear()
-                yield Path(folder)

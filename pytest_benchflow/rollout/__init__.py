@@ -17,6 +17,7 @@ from pytest_benchflow.rollout.result import ErrorInfo, RolloutResult
 from pytest_benchflow.rollout.rollout import Rollout
 from pytest_benchflow.rollout.run import run
 from pytest_benchflow.rollout.scenes import Role, Scene, Step, Turn, compile_scenes_to_steps
+from pytest_benchflow.rollout.store import utc_now, write_json
 from pytest_benchflow.rollout.users import BaseUser, FunctionUser, PassthroughUser, RoundResult, load_user
 
 __all__ = [
@@ -47,4 +48,6 @@ __all__ = [
     "run",
     "trial_config_from_dict",
     "trial_config_from_yaml",
+    "utc_now",
+    "write_json",
 ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .config import AgentConfig, Artifact, SolutionConfig, StepConfig, TaskConfig
-    from .discover import find_task_file
+    from .discover import find_task_file, find_tasks
     from .document import DocumentConfig, RoleConfig, SceneConfig, TurnConfig, UserConfig
     from .env import MissingVariables, missing_variables, resolve_env, resolve_headers
     from .environment import EnvironmentConfig, Healthcheck, McpServer, SetupCommand
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "config": ("AgentConfig", "Artifact", "SolutionConfig", "StepConfig", "TaskConfig"),
-    "discover": ("find_task_file",),
+    "discover": ("find_task_file", "find_tasks"),
     "document": ("DocumentConfig", "RoleConfig", "SceneConfig", "TurnConfig", "UserConfig"),
     "env": ("MissingVariables", "missing_variables", "resolve_env", "resolve_headers"),
     "environment": ("EnvironmentConfig", "Healthcheck", "McpServer", "SetupCommand"),
@@ -53,7 +53,7 @@ __all__ = [
     "RoleConfig", "RunHints", "SceneConfig", "SetupCommand", "SolutionConfig", "SourceError", "SourceSpec", "Stage",
     "StageVerifier", "StepConfig", "Strategy", "Table", "Task", "TaskConfig", "TaskError", "TaskHead", "TaskIndex",
     "TurnConfig", "UserConfig", "VerifierConfig", "YamlSource", "check_settings", "fetch_source", "find_task_file",
-    "load_task", "missing_variables", "parse_source", "quoted", "read_text", "refuse", "resolve_env",
+    "find_tasks", "load_task", "missing_variables", "parse_source", "quoted", "read_text", "refuse", "resolve_env",
     "resolve_headers",
 ]  # fmt: skip
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
 
 def find_task_file(directory: Path | str) -> Path | None:
@@ -17,6 +17,15 @@ def find_task_file(directory: Path | str) -> Path | None:
     """
     found = task_file(os.fspath(directory))
     return None if found is None else Path(found)
+
+
+def find_tasks(directory: Path | str) -> Iterator[Path]:
+    """Yield the task directories at and below a directory, in order of their names; hidden folders are passed over."""
+    for folder, names, _ in os.walk(directory):
+        names[:] = sorted(name for name in names if not name.startswith("."))
+        if task_file(folder) is not None:
+            names.clear()
+            yield Path(folder)
 
 
 def task_file(root: str, names: Collection[str] | None = None) -> str | None:

@@ -1,0 +1,238 @@
+"""Evaluations: one agent on every task of a folder, with concurrency, retry and resume."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from pytest_benchflow.agents import AgentRegistry
+from pytest_benchflow.cache import cache_directory
+from pytest_benchflow.errors import BadValue, BenchflowError
+from pytest_benchflow.jobs.directory import MARKER, claim_job_directory
+from pytest_benchflow.jobs.evaluation_config import EvaluationConfig
+from pytest_benchflow.jobs.evaluation_result import EvaluationResult
+from pytest_benchflow.jobs.stored import last_word, read_results
+from pytest_benchflow.rollout import (
+    ErrorInfo,
+    Resources,
+    Rollout,
+    RolloutConfig,
+    RolloutFile,
+    RolloutResult,
+    load_rollout_file,
+    utc_now,
+)
+from pytest_benchflow.sandboxes import SandboxRegistry
+from pytest_benchflow.tasks import fetch_source, find_tasks, load_task
+
+OnResult: TypeAlias = "Callable[[str, RolloutResult], Awaitable[None] | None]"
+_LOCK = ".evaluation.lock"
+
+
+class ResumeMismatch(BadValue):
+    """A job holds results that this evaluation would not give."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    """One rollout, under the name it has in the results."""
+
+    name: str
+    config: RolloutConfig
+
+    @property
+    def identity(self) -> tuple[str, int]:
+        """Say which task and trial it is, as stored results do."""
+        return str(self.config.task_path.absolute()), self.config.trial
+
+
+class Evaluation:
+    """Run an agent on the tasks below a folder; giving the name of an earlier job continues that job."""
+
+    def __init__(
+        self,
+        tasks_dir: Path | str | Iterable[Path | str],
+        jobs_dir: Path | str = "jobs",
+        config: EvaluationConfig | None = None,
+        job_name: str | None = None,
+        on_result: OnResult | None = None,
+        *,
+        agents: AgentRegistry | None = None,
+        sandboxes: SandboxRegistry | None = None,
+    ) -> None:
+        given = [tasks_dir] if isinstance(tasks_dir, str | Path) else [*tasks_dir]
+        self.tasks_dirs = tuple(Path(directory) for directory in given)
+        self.jobs_dir = Path(jobs_dir)
+        self.config = config or EvaluationConfig()
+        self.job_name = job_name
+        self.on_result = on_result
+        self._agents = agents
+        self._sandboxes = sandboxes
+
+    @classmethod
+    def from_yaml(
+        cls, path: Path | str, *, job_name: str | None = None, on_result: OnResult | None = None
+    ) -> Evaluation:
+        """Return the evaluation that a job file of any dialect describes."""
+        file = load_rollout_file(path)
+        config = EvaluationConfig.of_file(file)
+        return cls(_tasks_of(file), file.jobs_dir or "jobs", config, job_name or file.job_name, on_result)
+
+    async def run(self) -> EvaluationResult:
+        """Run what is not done yet, and return the result of all of it."""
+        began = time.monotonic()
+        tasks = self._tasks()
+        registry = self._registry()
+        directory = self._directory()
+        with _held(directory):
+            cells = [*self._cells(tasks, directory)]
+            for cell in cells:
+                for role in (role for scene in cell.config.effective_scenes for role in scene.roles):
+                    registry.get(role.agent)
+            results = self._done(directory, cells)
+            resources = Resources(registry, self._sandboxes or SandboxRegistry())
+            try:
+                await self._run_all([cell for cell in cells if cell.name not in results], resources, results)
+            finally:
+                await resources.aclose()
+            in_order = {cell.name: results[cell.name] for cell in cells}
+            result = EvaluationResult(directory.name, self.config, in_order, time.monotonic() - began, directory)
+            result.write()
+        return result
+
+    def _tasks(self) -> dict[str, Path]:
+        found = {_name(directory, task): task for directory in self.tasks_dirs for task in find_tasks(directory)}
+        if not found:
+            where = ", ".join(map(str, self.tasks_dirs))
+            raise BadValue(f"there is no task in {where}", advice="name a task, or a folder that holds some")
+        chosen = {name: task for name, task in found.items() if self.config.wants(name, task.name)}
+        if not chosen:
+            raise BadValue(f"none of {len(found)} tasks is left", advice="change include_tasks and exclude_tasks")
+        return chosen
+
+    def _cells(self, tasks: dict[str, Path], job: Path) -> Iterator[_Cell]:
+        for name, task in tasks.items():
+            for trial in range(1, self.config.trials + 1):
+                key = name if self.config.trials == 1 else f"{name}/{trial}"
+                yield _Cell(key, self.config.rollout(task, trial=trial, job=job, key=key))
+
+    def _registry(self) -> AgentRegistry:
+        if self._agents is not None:
+            return self._agents
+        registry = AgentRegistry()
+        registry.load_entry_points()
+        return registry
+
+    def _directory(self) -> Path:
+        if self.job_name is not None and (self.jobs_dir / self.job_name / MARKER).exists():
+            return self.jobs_dir / self.job_name
+        name = self.job_name or time.strftime("%Y-%m-%d__%H-%M-%S")
+        return claim_job_directory(self.jobs_dir, name, uuid.uuid4().hex, exact=self.job_name is not None)
+
+    def _done(self, directory: Path, cells: Iterable[_Cell]) -> dict[str, RolloutResult]:
+        """Return what an earlier run of the job has scored; what this run would not give is refused."""
+        wanted = {cell.identity: cell for cell in cells}
+        done: dict[str, RolloutResult] = {}
+        for result in last_word(read_results(directory).results):
+            cell = wanted.get((result.task_path, result.trial))
+            if cell is not None and result.reward is not None:
+                _refuse_mismatch(directory, cell, result)
+                done[cell.name] = result
+        return done
+
+    async def _run_all(self, cells: Iterable[_Cell], resources: Resources, results: dict[str, RolloutResult]) -> None:
+        places = asyncio.Semaphore(max(1, self.config.concurrency))
+
+        async def one(cell: _Cell) -> None:
+            async with places:
+                results[cell.name] = result = await self._run_one(cell.config, resources)
+            if self.on_result is not None:
+                said = self.on_result(cell.name, result)
+                if inspect.isawaitable(said):
+                    await said
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for cell in cells:
+                    group.create_task(one(cell))
+        except BaseExceptionGroup as raised:
+            raise raised.exceptions[0] from None  # the callback's own error, as it was raised
+
+    async def _run_one(self, config: RolloutConfig, resources: Resources) -> RolloutResult:
+        retry, attempt = self.config.retry, 1
+        while True:
+            result = await _attempt(config, resources)
+            if not retry.should_retry(result, attempt):
+                return result
+            await asyncio.sleep(retry.delay(attempt))
+            attempt += 1
+
+
+async def _attempt(config: RolloutConfig, resources: Resources) -> RolloutResult:
+    started_at = utc_now()
+    try:
+        rollout = await Rollout.create(config, resources)
+    except BenchflowError as error:  # a broken task is one error among the results
+        return RolloutResult(
+            task_name=config.task_path.name,
+            task_path=str(config.task_path.absolute()),
+            rollout_name=config.name_for(config.task_path.name),
+            agent=config.agent,
+            model=config.model,
+            trial=config.trial,
+            sandbox=config.sandbox,
+            threshold=config.threshold,
+            error=ErrorInfo.of(error, "create"),
+            started_at=started_at,
+            finished_at=utc_now(),
+        )
+    return await rollout.run()
+
+
+def _refuse_mismatch(directory: Path, cell: _Cell, result: RolloutResult) -> None:
+    first = cell.config.effective_scenes[0].roles[0]
+    if (result.agent, result.model) != (first.agent, first.model):
+        told = f"results of {result.agent}" + (f" with {result.model}" if result.model else "")
+    elif result.task_digest != load_task(cell.config.task_path).digest():
+        told = f"a result of another version of the task {cell.name}"
+    else:
+        return
+    raise ResumeMismatch(f"{directory} holds {told}", advice="choose another job_name")
+
+
+def _tasks_of(file: RolloutFile) -> tuple[Path, ...]:
+    if file.source is not None:
+        return (fetch_source(file.source, cache_directory() / "sources").path,)
+    if not file.tasks:
+        raise BadValue(f"{file.path} names no tasks", advice="add tasks: or source:")
+    return file.tasks
+
+
+def _name(directory: Path, task: Path) -> str:
+    return task.name if task == directory else task.relative_to(directory).as_posix()
+
+
+@contextmanager
+def _held(directory: Path) -> Iterator[None]:
+    """Keep the job to this process while it runs."""
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(directory / _LOCK, timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise BadValue(
+            f"{directory} is in use by another run", advice="wait for it, or choose another job_name"
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+        (directory / _LOCK).unlink(missing_ok=True)

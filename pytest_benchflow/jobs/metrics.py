@@ -1,0 +1,243 @@
+"""What can be said about many results: rates with their intervals, costs, times, by configuration and by task."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from pytest_benchflow.jobs.statistics import (
+    bootstrap_interval,
+    mean,
+    pass_all_k,
+    pass_at_k,
+    percentile,
+    wilson_interval,
+)
+from pytest_benchflow.jobs.stored import bucket, last_word, read_results
+
+if TYPE_CHECKING:
+    from pytest_benchflow.events import Json
+    from pytest_benchflow.rollout import RolloutResult
+
+_MAX_K = 10
+_PERCENTILES = (50, 90, 99)
+K = TypeVar("K")
+N = TypeVar("N", int, float)
+
+
+def collect_metrics(results_dir: Path | str, benchmark: str = "", agent: str = "", model: str = "") -> BenchmarkMetrics:
+    """Read every result below a directory; `agent` and `model` choose among several, or name them if unknown there."""
+    stored = read_results(Path(results_dir))
+    results = last_word(stored.results)
+    for attribute, wanted in (("agent", agent), ("model", model)):
+        chosen = [result for result in results if getattr(result, attribute) == wanted]
+        results = chosen or results
+    return BenchmarkMetrics(tuple(results), benchmark, agent, model, stored.unreadable)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskMetrics:
+    """The numbers of one rollout."""
+
+    task_name: str
+    reward: float | None
+    error: str | None
+    verifier_error: str | None
+    n_tool_calls: int
+    duration_sec: float
+    agent: str
+    model: str | None
+    scene: str | None
+    trial: int
+    input_tokens: int | None
+    output_tokens: int | None
+    cache_read_tokens: int | None
+    cost_usd: float | None
+
+    @classmethod
+    def of(cls, result: RolloutResult) -> TaskMetrics:
+        """Take the numbers out of a result."""
+        message = None if result.error is None else result.error.message
+        return cls(
+            task_name=result.task_name,
+            reward=result.reward,
+            error=None if result.verifier_error else message,
+            verifier_error=result.verifier_error,
+            n_tool_calls=result.n_tool_calls,
+            duration_sec=_seconds(result),
+            agent=result.agent,
+            model=result.model,
+            scene=result.scene,
+            trial=result.trial,
+            input_tokens=result.tokens.input,
+            output_tokens=result.tokens.output,
+            cache_read_tokens=result.tokens.cached,
+            cost_usd=result.cost_usd,
+        )
+
+
+@dataclass(frozen=True)
+class BenchmarkMetrics:
+    """The results of a benchmark, one per rollout."""
+
+    results: tuple[RolloutResult, ...]
+    benchmark: str = ""
+    agent: str = ""
+    model: str = ""
+    unreadable: tuple[Path, ...] = ()
+
+    @property
+    def tasks(self) -> list[TaskMetrics]:
+        """The numbers of every rollout."""
+        return [TaskMetrics.of(result) for result in self.results]
+
+    def pass_at(self, k: int) -> float | None:
+        """Return pass@k, averaged over tasks; None if some task has fewer than k trials."""
+        return self._over_trials(pass_at_k, k)
+
+    def pass_all(self, k: int) -> float | None:
+        """Return pass^k, averaged over tasks; None if some task has fewer than k trials."""
+        return self._over_trials(pass_all_k, k)
+
+    def summary(self) -> dict[str, Json]:
+        """Return everything as plain data; unknown numbers are None, and averages are over what was scored."""
+        first = self.results[0] if self.results else None
+        head: dict[str, Json] = {
+            "benchmark": self.benchmark,
+            "agent": self.agent or (first.agent if first else ""),
+            "model": self.model or (first.model or "" if first else ""),
+        }
+        configurations = _grouped(self.results, lambda r: (r.agent, r.model, r.scene))
+        by_configuration: list[Json] = [
+            {"agent": agent, "model": model, "scene": scene, **_numbers(BenchmarkMetrics(tuple(members)))}
+            for (agent, model, scene), members in configurations.items()
+        ]
+        tasks = _grouped(self.results, lambda r: r.task_name)
+        by_task: dict[str, Json] = {name: _of_task(members) for name, members in tasks.items()}
+        named = {name: _names(self.results, name) for name in ("passed", "failed", "errored", "verifier_errored")}
+        return {
+            **head,
+            **_numbers(self),
+            **{f"{name}_tasks": [*names] for name, names in named.items()},
+            "by_configuration": by_configuration,
+            "by_task": by_task,
+        }
+
+    def _over_trials(self, measure: Callable[[int, int, int], float], k: int) -> float | None:
+        counts = self._trials()
+        if not counts or min(trials for trials, _ in counts) < k:
+            return None
+        return mean([measure(trials, passed, k) for trials, passed in counts])
+
+    def _trials(self) -> list[tuple[int, int]]:
+        """Return for each task and configuration how many trials were scored and how many of them passed."""
+        scored = [result for result in self.results if result.reward is not None]
+        groups = _grouped(scored, lambda r: (r.task_path, r.agent, r.model, r.scene))
+        return [(len(members), sum(result.passed for result in members)) for members in groups.values()]
+
+
+def _numbers(metrics: BenchmarkMetrics) -> dict[str, Json]:
+    results = metrics.results
+    counts = Counter(map(bucket, results))
+    scored = [result for result in results if result.reward is not None]
+    passed, total, n = counts["passed"], len(results), len(scored)
+    rewards = _grouped(scored, lambda r: r.task_path)
+    clusters = [[result.reward or 0.0 for result in members] for members in rewards.values()]
+    most = min((trials for trials, _ in metrics._trials()), default=0)
+    at_k: dict[str, Json] = {str(k): metrics.pass_at(k) for k in range(1, min(most, _MAX_K) + 1)}
+    all_k: dict[str, Json] = {str(k): metrics.pass_all(k) for k in range(1, min(most, _MAX_K) + 1)}
+    return {
+        "total": total,
+        "passed": passed,
+        "failed": counts["failed"],
+        "errored": counts["errored"],
+        "verifier_errored": counts["verifier_errored"],
+        "skipped": counts["skipped"],
+        "score": f"{passed / total if total else 0.0:.1%}",
+        "score_ratio": passed / total if total else 0.0,
+        "score_excl_errors": f"{passed / n if n else 0.0:.1%}",
+        "score_excl_errors_ratio": passed / n if n else 0.0,
+        "pass_rate": passed / n if n else None,
+        "pass_rate_interval": [*wilson_interval(passed, n)] if n else None,
+        "mean_reward": mean([reward for cluster in clusters for reward in cluster]),
+        "mean_reward_interval": _listed(bootstrap_interval(clusters)),
+        "pass_at_k": at_k,
+        "pass_all_k": all_k,
+        "error_breakdown": _breakdown(results, "errored"),
+        "verifier_error_breakdown": _breakdown(results, "verifier_errored"),
+        "avg_tool_calls": mean([float(result.n_tool_calls) for result in scored]),
+        "avg_duration_sec": mean([_seconds(result) for result in scored]),
+        "duration_sec_percentiles": _percentiles([_seconds(result) for result in scored]),
+        **_usage(results),
+    }
+
+
+def _usage(results: Sequence[RolloutResult]) -> dict[str, Json]:
+    told = [result for result in results if result.tokens.input is not None or result.tokens.output is not None]
+    costs = [result.cost_usd for result in results if result.cost_usd is not None]
+    sums = {
+        name: _added([getattr(result.tokens, name) for result in results]) for name in ("input", "output", "cached")
+    }
+    return {
+        "avg_skill_invocations": None,
+        "total_input_tokens": sums["input"],
+        "total_output_tokens": sums["output"],
+        "total_cache_read_tokens": sums["cached"],
+        "total_cache_creation_tokens": None,
+        "total_tokens": _added([sums["input"], sums["output"]]),
+        "total_cost_usd": sum(costs) if costs else None,
+        "avg_cost_per_trial_usd": mean(costs),
+        "telemetry_coverage": len(told) / len(results) if results else 0.0,
+    }
+
+
+def _of_task(members: Sequence[RolloutResult]) -> dict[str, Json]:
+    rewards = [result.reward for result in members if result.reward is not None]
+    return {
+        "trials": len(members),
+        "passed": sum(result.passed for result in members),
+        "scored": len(rewards),
+        "mean_reward": mean(rewards),
+        "avg_duration_sec": mean([_seconds(result) for result in members if result.reward is not None]),
+        "cost_usd": _added([result.cost_usd for result in members]),
+    }
+
+
+def _names(results: Sequence[RolloutResult], name: str) -> list[str]:
+    return sorted({result.task_name for result in results if bucket(result) == name})
+
+
+def _breakdown(results: Sequence[RolloutResult], name: str) -> dict[str, Json]:
+    categories = (
+        "none" if result.error is None else result.error.category.value for result in results if bucket(result) == name
+    )
+    return dict(sorted(Counter(categories).items()))
+
+
+def _percentiles(values: Sequence[float]) -> dict[str, Json] | None:
+    return {f"p{percent}": percentile(values, percent) for percent in _PERCENTILES} if values else None
+
+
+def _grouped(results: Sequence[RolloutResult], key: Callable[[RolloutResult], K]) -> dict[K, list[RolloutResult]]:
+    groups: dict[K, list[RolloutResult]] = {}
+    for result in results:
+        groups.setdefault(key(result), []).append(result)
+    return groups
+
+
+def _seconds(result: RolloutResult) -> float:
+    began, ended = (datetime.fromisoformat(text) for text in (result.started_at, result.finished_at))
+    return (ended - began).total_seconds()
+
+
+def _added(values: Sequence[N | None]) -> N | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _listed(interval: tuple[float, float] | None) -> list[Json] | None:
+    return None if interval is None else [*interval]
