@@ -20,6 +20,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         max_age = options.max_age if options.images else None
         return clean_up(remove=options.yes, everything=options.all, run=options.run, max_age_days=max_age)
+    if options.command == "run":
+        from pytest_benchflow.cli.jobs import run_job
+
+        return run_job(options.file, job_name=options.job_name)
+    if options.command == "metrics":
+        from pytest_benchflow.cli.jobs import show_metrics
+
+        named = {"benchmark": options.benchmark, "agent": options.agent, "model": options.model}
+        return show_metrics(options.directory, **named, as_json=options.json)
     from pytest_benchflow.cli.tasks import check
 
     return check(options.paths, strict=options.strict)
@@ -33,6 +42,15 @@ def _parser() -> argparse.ArgumentParser:
     check = tasks.add_parser("check", help="read tasks and report every problem; starts nothing")
     check.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="a task, or a folder of tasks")
     check.add_argument("--strict", action="store_true", help="unknown keys are errors")
+    job = commands.add_parser("run", help="run a job file without pytest")
+    job.add_argument("file", type=Path, metavar="FILE", help="a job or rollout file that names its tasks")
+    job.add_argument("--job-name", metavar="NAME", help="name of the job; an earlier job of that name is continued")
+    metrics = commands.add_parser("metrics", help="count what the results below a directory say")
+    metrics.add_argument("directory", type=Path, metavar="DIR", help="a job, or a folder of jobs")
+    metrics.add_argument("-b", "--benchmark", default="", metavar="NAME", help="its name in the output")
+    metrics.add_argument("-a", "--agent", default="", metavar="NAME", help="only this agent, where there are several")
+    metrics.add_argument("-m", "--model", default="", metavar="ID", help="only this model, where there are several")
+    metrics.add_argument("--json", action="store_true", help="everything, as JSON")
     schema = commands.add_parser("schema", help="print the JSON Schema of the --bf-json report, or of rollout files")
     schema.add_argument("of", nargs="?", choices=("report", "rollout"), default="report")
     cleanup = commands.add_parser("cleanup", help="list what dead runs have left; removes nothing without --yes")

@@ -93,9 +93,6 @@ class Evaluation:
         directory = self._directory()
         with _held(directory):
             cells = [*self._cells(tasks, directory)]
-            for cell in cells:
-                for role in (role for scene in cell.config.effective_scenes for role in scene.roles):
-                    registry.get(role.agent)
             results = self._done(directory, cells)
             resources = Resources(registry, self._sandboxes or SandboxRegistry())
             try:
@@ -124,10 +121,13 @@ class Evaluation:
                 yield _Cell(key, self.config.rollout(task, trial=trial, job=job, key=key))
 
     def _registry(self) -> AgentRegistry:
-        if self._agents is not None:
-            return self._agents
-        registry = AgentRegistry()
-        registry.load_entry_points()
+        registry = self._agents
+        if registry is None:
+            registry = AgentRegistry()
+            registry.load_entry_points()
+        some = self.config.rollout(Path(), trial=1, job=self.jobs_dir, key="")
+        for role in (role for scene in some.effective_scenes for role in scene.roles):
+            registry.get(role.agent)  # one that nobody knows is told before anything starts
         return registry
 
     def _directory(self) -> Path:

@@ -1,0 +1,72 @@
+"""`bf run` and `bf metrics`: run a job file, and look at what a job has left."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_benchflow.errors import BenchflowError
+from pytest_benchflow.text import one_line
+
+if TYPE_CHECKING:
+    from pytest_benchflow.events import Json
+    from pytest_benchflow.rollout import RolloutResult
+
+_SHOWN = ("total", "passed", "failed", "errored", "verifier_errored", "skipped", "pass_rate", "mean_reward")
+_ALSO = ("avg_tool_calls", "avg_duration_sec", "total_tokens", "total_cost_usd")
+
+
+def run_job(file: Path, *, job_name: str | None) -> int:
+    """Run a job file; 0 when every rollout was scored or skipped, 1 when some were not, 2 when nothing could start."""
+    from pytest_benchflow.jobs import Evaluation
+
+    try:
+        result = asyncio.run(Evaluation.from_yaml(file, job_name=job_name, on_result=_tell).run())
+    except BenchflowError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted; give the job's name with --job-name to continue it", file=sys.stderr)
+        return 130
+    print(f"{result.passed} of {result.total} passed ({result.score:.1%}), results in {result.job_dir}")
+    return 1 if result.errored or result.verifier_errored else 0
+
+
+def show_metrics(directory: Path, *, benchmark: str, agent: str, model: str, as_json: bool) -> int:
+    """Print the metrics of a finished job, as a table or as JSON; 2 if it holds no result."""
+    from pytest_benchflow.jobs import collect_metrics
+
+    metrics = collect_metrics(directory, benchmark, agent, model)
+    for path in metrics.unreadable:
+        print(f"{path} cannot be read", file=sys.stderr)
+    if not metrics.results:
+        print(f"there is no result in {directory}; name a job, or a folder of jobs", file=sys.stderr)
+        return 2
+    summary = metrics.summary()
+    print(json.dumps(summary, indent=2) if as_json else "\n".join(_lines(summary)))
+    return 0
+
+
+def _tell(name: str, result: RolloutResult) -> None:
+    why = f"reward {result.reward:g}" if result.reward is not None else result.skipped or ""
+    if result.error is not None:
+        why = f"{result.error.category} in {result.error.phase}: {one_line(result.error.message)}"
+    print(f"{result.status:7} {name}  {why}", flush=True)
+
+
+def _lines(summary: dict[str, Json]) -> list[str]:
+    rows = [(key.replace("_", " "), _text(summary[key])) for key in (*_SHOWN, *_ALSO) if summary[key] is not None]
+    for key in ("pass_rate_interval", "mean_reward_interval"):
+        if (interval := summary[key]) is not None:
+            assert isinstance(interval, list)
+            rows.append((key.replace("_", " "), "–".join(map(_text, interval))))
+    width = max(len(name) for name, _ in rows)
+    head = " ".join(str(summary[key]) for key in ("benchmark", "agent", "model") if summary[key])
+    return [head, *(f"  {name.ljust(width)}  {text}" for name, text in rows)]
+
+
+def _text(value: Json) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
