@@ -146,7 +146,7 @@ class TaskFile(pytest.Module):
         _remember_fixtures(self, template, item)
         item.head = head
         item.cell = cell
-        item.add_marker(_cell_mark(cell.agent, cell.model, sandbox, head.difficulty, head.category))
+        item.add_marker(_cell_mark(cell.agent, cell.model, cell.scene, sandbox, head.difficulty, head.category))
         for mark in marks:
             item.add_marker(mark)
         return item
@@ -176,11 +176,12 @@ class TaskFileWarning(pytest.PytestWarning):
 
 @lru_cache(maxsize=1024)
 def _cell_mark(
-    agent: str, model: str | None, sandbox: str, difficulty: str | None, category: str | None
+    agent: str, model: str | None, scene: str | None, sandbox: str, difficulty: str | None, category: str | None
 ) -> pytest.MarkDecorator:
     facts = {
         "agent": agent,
         "model": model,
+        "scene": scene,
         "sandbox": sandbox,
         "difficulty": difficulty,
         "category": category,

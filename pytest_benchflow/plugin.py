@@ -71,8 +71,12 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep this machine's slice of the rollouts."""
+    """Keep the tasks that a job file names, and of these this machine's slice."""
     run = existing_run(config)
+    if run is not None and run.job is not None and (run.job.include or run.job.exclude):
+        from pytest_benchflow.scene_files import keep_named
+
+        keep_named(config, items, run.job)
     if run is not None and run.settings.shard is not None:
         from pytest_benchflow.shard import keep_shard
 

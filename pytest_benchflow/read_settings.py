@@ -52,6 +52,8 @@ class _Reader:
         return Settings(
             agents=(AgentChoice("nop"), AgentChoice("oracle")) if selftest else self._agents(),
             effort=self._text("bf_effort"),
+            scenes=self._scenes(),
+            job_file=self._job_file(),
             prompts=self._prompts(),
             sandbox=self._text("bf_sandbox") or "auto",
             sandbox_user=self._sandbox_user(),
@@ -80,6 +82,7 @@ class _Reader:
             docker_network=self._text("bf_docker_network"),
             keep_sandbox=self._word("bf_keep_sandbox", KEEP_SANDBOX),
             overrides=tuple(self._overrides()),
+            given=frozenset(name for name in self._options if self._raw(name)[0] is not None),
         )
 
     def _raw(self, name: str) -> tuple[object, str]:
@@ -177,6 +180,22 @@ class _Reader:
                 return word
         listed = f"{', '.join(words[:-1])} or {words[-1]}"
         raise UsageError(f"{self._raw(name)[1]} is {text!r}", advice=f"give {listed}")
+
+    def _scenes(self) -> tuple[Path, ...]:
+        words = self._list("bf_scene")
+        if not words:
+            return ()
+        from pytest_benchflow.scene_files import find_scene_files
+
+        from_cli = self._config.getoption("bf_scene") is not None
+        here = self._config.invocation_params.dir if from_cli else self._config.rootpath
+        return tuple(find_scene_files(words, self._config.rootpath, here))
+
+    def _job_file(self) -> Path | None:
+        path = self._path("bf_config")
+        if path is not None and not path.is_file():
+            raise UsageError(f"--bf-config: {path} is no file")
+        return path
 
     def _prompts(self) -> tuple[str | None, ...] | None:
         texts = self._list("bf_prompt")

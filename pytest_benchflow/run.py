@@ -16,7 +16,7 @@ import pytest
 from pytest_benchflow.bridge import OnEngine
 from pytest_benchflow.current import short_errors
 from pytest_benchflow.errors import UsageError
-from pytest_benchflow.matrix import Cell, cells
+from pytest_benchflow.matrix import Cell, SceneChoice, cells
 from pytest_benchflow.read_settings import read_settings
 from pytest_benchflow.settings import Settings, default_concurrency
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pytest_benchflow.agents import AgentRegistry
     from pytest_benchflow.items import RolloutItem
     from pytest_benchflow.jobs import Engine
-    from pytest_benchflow.rollout import Resources, Rollout, RolloutConfig, RolloutResult
+    from pytest_benchflow.rollout import Resources, Rollout, RolloutConfig, RolloutFile, RolloutResult
     from pytest_benchflow.sandboxes import SandboxRegistry
     from pytest_benchflow.tasks import Task, TaskIndex
 
@@ -47,13 +47,18 @@ class Run:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
         self.settings: Settings = read_settings(config)
+        self.job = self._read_job()
+        if self.job is not None:
+            from pytest_benchflow.scene_files import with_job
+
+            self.settings = with_job(self.settings, self.job)
         self.is_worker = hasattr(config, "workerinput")
         self.run_id, self.job_name = job_of(config)
         self._engine: Engine | None = None
         self._cells: dict[int, list[Cell]] = {}
         self.futures: dict[str, Future[RolloutResult]] = {}
-        for agent in self.settings.agents:
-            self.agents.get(agent.name)
+        for name in (*(agent.name for agent in self.settings.agents), *self._scene_agents()):
+            self.agents.get(name)
         self.sandbox_name, self.sandbox_reason = self.sandboxes.resolve(self.settings.sandbox)
 
     @cached_property
@@ -82,6 +87,24 @@ class Run:
 
         cache = getattr(self.config, "cache", None)
         return TaskIndex.load(cache.mkdir("benchflow") / "tasks.json" if cache is not None else None)
+
+    def _read_job(self) -> RolloutFile | None:
+        """Read the job file, if there is one."""
+        if self.settings.job_file is None:
+            return None
+        from pytest_benchflow.rollout import load_rollout_file
+
+        return load_rollout_file(self.settings.job_file)
+
+    @cached_property
+    def scenes(self) -> dict[str, RolloutFile]:
+        """The scene axis by name: scene files, and a job file that has scenes."""
+        if not self.settings.scenes and self.job is None:
+            return {}
+        from pytest_benchflow.scene_files import read_scenes
+
+        own = {self.job.name: self.job} if self.job is not None and self.job.scenes else {}
+        return {**own, **read_scenes(self.settings.scenes)}
 
     @property
     def width(self) -> int:
@@ -122,8 +145,22 @@ class Run:
     def cells(self, trials: int) -> list[Cell]:
         """Return the cells of a task that asks for so many trials; they are the same for every such task."""
         if trials not in self._cells:
-            self._cells[trials] = cells(self.settings.agents, trials, lambda name: self.agents.get(name).takes_model)
+            self._cells[trials] = cells(
+                self.settings.agents, trials, lambda name: self.agents.get(name).takes_model, self._scene_choices()
+            )
         return self._cells[trials]
+
+    def _scene_agents(self) -> list[str]:
+        """Return the agents that scene files name; reading them here makes what is wrong with them a usage error."""
+        roles = [role for file in self.scenes.values() for scene in file.scenes for role in scene.roles]
+        return [role.agent for role in roles if role.agent is not None]
+
+    def _scene_choices(self) -> list[SceneChoice]:
+        if not self.scenes:
+            return []
+        from pytest_benchflow.scene_files import choice_of
+
+        return [choice_of(file) for file in self.scenes.values()]
 
     def save_index(self) -> None:
         """Keep what the task files said for the next collection; one worker does it for all."""
@@ -193,8 +230,22 @@ class Run:
             job_name=self.job_directory.name,
             key=node.nodeid,
         )
+        marked = {"bf_threshold": _argument(node, "bf_threshold"), "bf_agent_timeout": _argument(node, "bf_timeout")}
+        decided = {*settings.given, *(name for name, value in marked.items() if value is not None)}
+        config = self._with_files(config, cell, decided)
         changed: RolloutConfig | None = node.ihook.pytest_bf_modify_config(config=config, task=task)
         return config if changed is None else changed
+
+    def _with_files(self, config: RolloutConfig, cell: Cell | None, decided: set[str]) -> RolloutConfig:
+        scene = self.scenes.get(cell.scene) if cell is not None and cell.scene is not None else None
+        files = [file for file in (self.job, None if scene is self.job else scene) if file is not None]
+        if not files:
+            return config
+        from pytest_benchflow.scene_files import with_file
+
+        for file in files:
+            config = with_file(config, file, cell, decided)
+        return replace(config, scene=cell.scene if cell else None)
 
     def open_rollout(self, config: RolloutConfig, task: Task | None = None) -> Rollout:
         """Return a rollout of this run; nothing has started yet."""

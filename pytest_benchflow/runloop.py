@@ -34,7 +34,8 @@ def rollouts_in_flight(session: pytest.Session, run: Run) -> Iterator[None]:
     items = [item for item in session.items if isinstance(item, RolloutItem)]
     try:
         with _sigterm_interrupts():
-            if items and _will_run(session):
+            # A worker learns item by item what it is to run, and the controller has checked that it can.
+            if items and _will_run(session) and not run.is_worker:
                 _check(run, items)
                 _submit(run, items)
             yield
@@ -68,16 +69,13 @@ def _will_run(session: pytest.Session) -> bool:
 def _check(run: Run, items: list[RolloutItem]) -> None:
     """Say once, not once per item, that nothing can run here."""
     try:
-        if not run.is_worker:
-            refuse_missing(run, {item.cell.name: item.cell for item in items}.values(), Path(items[0].head.file))
+        refuse_missing(run, {item.cell.name: item.cell for item in items}.values(), Path(items[0].head.file))
         run.engine.call(run.preflight())
     except BenchflowError as error:
         raise pytest.UsageError(str(error)) from None
 
 
 def _submit(run: Run, items: list[RolloutItem]) -> None:
-    if run.is_worker:
-        return  # a worker learns item by item what it is to run
     for item in items:
         if may_run_ahead(item):
             run.futures[item.nodeid] = run.engine.submit(partial(run.rollout_of, item))

@@ -49,6 +49,8 @@ class Settings:
 
     agents: tuple[AgentChoice, ...]
     effort: str | None
+    scenes: tuple[Path, ...]
+    job_file: Path | None
     prompts: tuple[str | None, ...] | None
     sandbox: str
     sandbox_user: str | None
@@ -77,6 +79,8 @@ class Settings:
     docker_network: str | None
     keep_sandbox: KeepSandbox
     overrides: tuple[Override, ...] = ()
+    given: frozenset[str] = frozenset()
+    """Names of the options that somebody set, on the command line or in a file of settings."""
 
 
 def default_concurrency() -> int:

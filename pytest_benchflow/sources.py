@@ -1,4 +1,4 @@
-"""Add the tasks of git repositories to what pytest collects."""
+"""Add the tasks of git repositories and of a job file to what pytest collects."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ if TYPE_CHECKING:
 
 
 def add_sources(run: Run) -> None:
-    """Collect from the repositories of `--bf-source`, instead of the default paths if no path was given."""
-    if not run.settings.sources:
+    """Collect what `--bf-source` and the job file name, instead of the default paths if no path was given."""
+    listed = [str(path) for path in run.job.tasks] if run.job is not None else []
+    if not run.settings.sources and not listed:
         return
     given = run.config.option.file_or_dir
     kept = run.config.args if given else []
-    run.config.args = [*kept, *fetched_sources(run)]
+    run.config.args = [*kept, *listed, *fetched_sources(run)]
 
 
 def fetched_sources(run: Run) -> list[str]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pytest_benchflow.sandboxes import Sandbox
 
 KeepSandbox = Literal["never", "failed", "always"]
+SkillMode = Literal["no-skill", "with-skill"]
 MissingCredentials = Literal["error", "skip"]
 PreAgentHook = Callable[["Sandbox"], Awaitable[None]]
 
@@ -61,6 +62,9 @@ class RolloutConfig:
     uploads: Mapping[str | Path, str] = field(default_factory=dict)
     """Host paths to put in the sandbox, by where they come from."""
     services: Sequence[str] = ()
+    skills_dir: Path | None = None
+    """Skills that every role is given; needs `skill_mode="with-skill"`."""
+    skill_mode: SkillMode = "no-skill"
     skip_verify: bool = False
     missing_credentials: MissingCredentials = "error"
     """Whether an agent that cannot reach its model is an error or a reason to skip."""
@@ -84,7 +88,7 @@ class RolloutConfig:
 
     def __post_init__(self, environment: str | None, trial_name: str | None) -> None:
         """Take older spellings, and refuse what contradicts itself."""
-        for name in ("task_path", "jobs_dir", "context_root"):
+        for name in ("task_path", "jobs_dir", "context_root", "skills_dir"):
             value = getattr(self, name)
             object.__setattr__(self, name, None if value is None else Path(value))
         if environment is not None:
@@ -95,6 +99,8 @@ class RolloutConfig:
             object.__setattr__(self, "prompts", (self.prompts,))
         if self.prompts is not None and self.scenes:
             raise BadValue("prompts and scenes are both given", advice="put the prompts into the turns of a scene")
+        if self.skills_dir is not None and self.skill_mode == "no-skill":
+            raise BadValue("skills_dir is given and skill_mode is no-skill", advice='pass skill_mode="with-skill"')
         self._check_user()
 
     def _check_user(self) -> None:
@@ -167,6 +173,8 @@ class RolloutConfig:
             "loop_strategy": self.loop_strategy,
             "pre_agent_hooks": [getattr(hook, "__name__", type(hook).__name__) for hook in self.pre_agent_hooks],
             "services": [*self.services],
+            "skills_dir": None if self.skills_dir is None else str(self.skills_dir),
+            "skill_mode": self.skill_mode,
             "skip_verify": self.skip_verify,
             "missing_credentials": self.missing_credentials,
             "uploads": sorted(self.uploads.values()),

@@ -89,7 +89,7 @@ class Conversation:
 
     async def _round(self, rollout: Rollout, number: int, turn: PlannedTurn, prompt: str) -> bool:
         began, before = time.monotonic(), rollout.record.tokens
-        await rollout.connect_as(turn.role, scene=turn.scene.name if self._config.scenes else None)
+        await rollout.connect_for(turn)
         try:
             done = await rollout.execute(prompt)
         finally:

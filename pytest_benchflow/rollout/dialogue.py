@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_benchflow.agents import AgentContext, AgentOutcome, PromptResult, Session
-from pytest_benchflow.errors import SandboxError
+from pytest_benchflow.errors import SandboxError, UsageError
 from pytest_benchflow.events import Event
 from pytest_benchflow.rollout.sandbox_user import SandboxUser, create_reader, create_user, existing_user, kill_processes
 from pytest_benchflow.rollout.stage import StageRun, agent_limit
+from pytest_benchflow.skills import deploy_skills, withdraw_skills
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout.cast import Cast, Part
@@ -62,6 +64,7 @@ class Dialogue:
         self._part: Part | None = None
         self._user_name: str | int | None = None
         self._scene: str | None = None
+        self._skill_places: tuple[str, ...] = ()
         self._turn = 0
 
     @property
@@ -80,7 +83,7 @@ class Dialogue:
             part = next(part for part in self._cast.parts if part.agent is agent)
             await self._install(part)
 
-    async def connect(self, role: Role, scene: str | None = None) -> Session:
+    async def connect(self, role: Role, scene: str | None = None, skills_dir: str | Path | None = None) -> Session:
         """Open a session for a role, in place of the one that is open."""
         await self.disconnect()
         part = self._cast.part(role)
@@ -88,6 +91,7 @@ class Dialogue:
         self._scene, self._part = scene, part
         context = await self._install(part)
         self._user_name = context.user
+        await self._give_skills(context, part, skills_dir or role.skills_dir or self._work.config.skills_dir)
         self._session = await part.agent.connect(context)
         self._work.record.connected(self._session)
         return self._session
@@ -128,6 +132,21 @@ class Dialogue:
             await part.agent.install(context)
             self._installed[key] = part
         return context
+
+    async def _give_skills(self, context: AgentContext, part: Part, source: str | Path | None) -> None:
+        """Link the role's skills where its agent looks, and nobody else's."""
+        if self._skill_places:
+            await withdraw_skills(context.sandbox, self._skill_places)
+            self._skill_places = ()
+        if source is None:
+            return
+        at = {"$HOME": context.home, "$WORKSPACE": context.cwd}
+        places = tuple(_placed(place, at) for place in getattr(part.agent, "skill_dirs", ()))
+        if not places:
+            raise UsageError(f"{part.agent.name} knows no skills", advice="leave skills_dir out for this role")
+        self._skill_places = places
+        owner = str(context.user) if context.user is not None else "0"
+        await deploy_skills(context.sandbox, Path(source), name=part.role.name, places=places, owner=owner)
 
     def _context(self, part: Part, user: SandboxUser) -> AgentContext:
         work, config = self._work, self._work.config
@@ -175,6 +194,12 @@ class Dialogue:
                 else await existing_user(sandbox, named, limit)
             )
         return self._users[reads]
+
+
+def _placed(place: str, at: dict[str, str]) -> str:
+    for name, path in at.items():
+        place = place.replace(name, path)
+    return place
 
 
 def may_go_on(result: PromptResult) -> bool:

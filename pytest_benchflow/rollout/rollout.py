@@ -6,6 +6,7 @@ import asyncio
 import traceback
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_benchflow.agents import Agent, Session
@@ -166,11 +167,18 @@ class Rollout:
         """Open a session for the first role."""
         return await self.connect_as(self._first_role)
 
-    async def connect_as(self, role: Role | str, *, scene: str | None = None) -> Session:
+    async def connect_as(
+        self, role: Role | str, *, scene: str | None = None, skills_dir: str | Path | None = None
+    ) -> Session:
         """Open a session for a role, in place of the one that is open."""
         talk = self._agents_ready()
         with self._phase("connect"):
-            return await talk.connect(self._role(role) if isinstance(role, str) else role, scene)
+            return await talk.connect(self._role(role) if isinstance(role, str) else role, scene, skills_dir)
+
+    async def connect_for(self, turn: PlannedTurn) -> Session:
+        """Open a session for the role of a turn, with what the scene gives it."""
+        scene = turn.scene.name if self.config.scenes else None
+        return await self.connect_as(turn.role, scene=scene, skills_dir=turn.skills_dir)
 
     async def execute(self, prompts: str | Sequence[str | None] | None = None) -> Executed:
         """Send prompts, the task's own by default, on the open session or a new one; the first bad end stops it."""
@@ -302,7 +310,7 @@ class Rollout:
         last: PlannedTurn | None = None
         for turn in turns:
             if last is None or session_key(last) != session_key(turn):
-                await self.connect_as(turn.role, scene=turn.scene.name if self.config.scenes else None)
+                await self.connect_for(turn)
             done = await self.execute(await letters.deliver(turn, talk.user))
             await letters.collect(turn, talk.user)
             if not may_go_on(done.results[-1]):
