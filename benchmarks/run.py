@@ -6,6 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import acp_session
 import collection
 import docker_rollouts
 import local_sandboxes
@@ -16,6 +17,7 @@ BENCHMARKS = {
     "collection.overhead": collection.overhead,
     "rollouts.local": rollouts.local,
     "local.sandboxes": local_sandboxes.sandboxes,
+    "acp.session": acp_session.session,
     "docker.rollouts": docker_rollouts.rollouts,
 }
 

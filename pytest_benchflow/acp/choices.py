@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pytest_benchflow.acp.shapes import as_list, as_object, as_text
 from pytest_benchflow.events import Json
@@ -64,6 +64,18 @@ class Choices:
         chosen = self.model_option(option)
         return (chosen and chosen.current) or self.current_model
 
+    def known_models(self, option: str) -> list[str]:
+        """Return the ids of all models that are offered, in either way."""
+        chosen = self.model_option(option)
+        return [*dict.fromkeys([*(chosen.values if chosen else ()), *self.models])]
+
+    def believe(self, model: str, option: str) -> None:
+        """Take a model for chosen that its agent accepted without a word on what it runs now."""
+        self.current_model = model
+        chosen = self.model_option(option)
+        if chosen is not None:
+            self.options[chosen.id] = replace(chosen, current=model)
+
     def _of_category(self, categories: tuple[str, ...]) -> Option | None:
         found = [option for option in self.options.values() if option.category in categories]
         return found[0] if len(found) == 1 else None
@@ -98,7 +110,28 @@ def same_model(asked: str, reported: str) -> bool:
     plain = _without_effort(reported)
     if _without_effort(asked) == plain and (plain == reported or "[" not in asked):
         return True
-    return plain.endswith(f"/{asked}") or asked.endswith(f"/{plain}") or f"|{asked}(" in f"{reported}"
+    return plain.endswith((f"/{asked}", f":{asked}")) or asked.endswith(f"/{plain}") or f"|{asked}(" in reported
+
+
+def contradicts(asked: str, reported: str | None, *, at_launch: bool) -> bool:
+    """Whether what an agent reports shows that it runs another model.
+
+    A word like "default" tells nothing of a model that was chosen at launch.
+    """
+    if reported is None or (at_launch and _is_alias(reported)):
+        return False
+    return not same_model(asked, reported)
+
+
+def other_model(asked: str, used: list[str], known: list[str]) -> str | None:
+    """Return the model that answered in place of the one asked for, where the agent names both alike."""
+    if _is_alias(asked) or not used or any(same_model(asked, name) for name in used):
+        return None
+    return used[0] if all(name in known for name in used) else None
+
+
+def _is_alias(name: str) -> bool:
+    return name.startswith(("auto", "default"))
 
 
 def _without_effort(name: str) -> str:

@@ -22,7 +22,7 @@ _OWN_WORDS = re.compile(
 )
 #: How agents in general begin when they tell of a failed call, and what they then speak of.
 _FAILURE_HEAD = re.compile(
-    r"""\W*(?:error\b\W | fatal\b | api\ error | llm\b | provider\b | http\b | [45]\d\d\b | request\ failed
+    r"""\W*(?:error\b\s*[:(\[\d] | fatal\b | api\ error | llm\b | provider\b | http\b | [45]\d\d\b | request\ failed
     | (?:failed|unable)\ to | could\ not | authentication\b | unauthori[sz]ed | forbidden | invalid\ | incorrect\ api
     | rate.?limit | quota | too\ many\ requests | overloaded | internal\ server | service\ unavailable | please\ run\ /
     | (?:your\ )?credit\ balance | we.re\ currently | (?:connection|stream|network)\ (?:error|failed|refused|reset)
@@ -36,6 +36,7 @@ _FAILURE_WORDS = re.compile(
     | (?:response|answer)\ from | econn | timed?\ ?out | fetch\ failed | (?:connection|stream|network)\ (?:e|f|r)\w+""",
     re.IGNORECASE | re.VERBOSE,
 )
+_TROUBLE = re.compile(r"\bretry|\bfailed\b|\berror\b", re.IGNORECASE)
 #: A failure is told shortly; what is longer is a model's own text about failures.
 _LONGEST_FAILURE = 2000
 
@@ -57,7 +58,8 @@ def complaint_in(update: dict[str, Json]) -> str | None:
     if update.get("sessionUpdate") == "retry_state":
         return as_text(update.get("reason"))
     error = as_object(as_object(as_object(update.get("_meta")).get("codex")).get("error"))
-    return as_text(error.get("additionalDetails")) or as_text(error.get("message"))
+    told = [as_text(error.get("message")), as_text(error.get("additionalDetails"))]
+    return ": ".join(text for text in told if text) or None
 
 
 @dataclass(slots=True)
@@ -87,7 +89,7 @@ class Evidence:
             return False
         own, failure = is_own_word(text), is_failure(text)
         if own or (failure and is_start):
-            if failure or self.complaint is None:
+            if failure or (self.complaint is None and _TROUBLE.search(text)):
                 self.complaint = text.strip()
             self.failed_last = failure
             return True

@@ -69,9 +69,7 @@ def decode(line: bytes, end: bytes = b"\n") -> Iterator[Message | Noise]:
     found: list[Message] = []
     if stripped[:1] in (b"{", b"["):
         value = _parse(stripped)
-        found = [item for item in (value if isinstance(value, list) else [value]) if _is_message(item)]  # type: ignore[misc]
-        if value is _BROKEN:
-            found = [*_salvage(stripped)]
+        found = [*_salvage(stripped)] if value is _BROKEN else _messages(value)
     elif b'"jsonrpc"' in stripped:
         found = [*_salvage(stripped)]
     if found:
@@ -110,13 +108,14 @@ def _salvage(line: bytes) -> Iterator[Message]:
         except (ValueError, RecursionError):
             at += 1
         else:
-            if _is_message(value):
-                yield value
+            yield from _messages(value)
         at = text.find("{", at)
 
 
-def _is_message(value: Json) -> bool:
-    return isinstance(value, dict) and "jsonrpc" in value
+def _messages(value: Json) -> list[Message]:
+    """Return what is a message of a value or, if it is a batch, of its parts; other JSON is a log line."""
+    parts = value if isinstance(value, list) else [value]
+    return [part for part in parts if isinstance(part, dict) and "jsonrpc" in part]
 
 
 def well_formed(message: Message) -> Message | None:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
-from pytest_benchflow.acp.choices import Choices, Option, same_model
+from pytest_benchflow.acp.choices import Option, contradicts
 from pytest_benchflow.acp.peer import Gone, Rejected
 from pytest_benchflow.acp.permissions import PermissionPolicy, approve_all
 from pytest_benchflow.acp.plan import SessionPlan
 from pytest_benchflow.acp.session import AcpSession
 from pytest_benchflow.acp.shapes import as_list, as_object, as_text
-from pytest_benchflow.errors import Category, HandshakeError, UsageError
+from pytest_benchflow.errors import Category, HandshakeError, SandboxError, UsageError
 from pytest_benchflow.events import Emit, Json
 from pytest_benchflow.hints import closest
 from pytest_benchflow.text import one_line
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 _PROTOCOL = 1
 _AUTH_REQUIRED = -32000
 _LISTED = 30
+_REPORT_SEC = 1.0
 
 
 async def open_session(
@@ -39,7 +41,9 @@ async def open_session(
     try:
         await _open(session, plan)
     except BaseException:
-        await session.close()
+        # The sandbox ends what could not be killed, and the first error is the one to tell.
+        with contextlib.suppress(SandboxError):
+            await session.close()
         raise
     return session
 
@@ -48,7 +52,7 @@ async def _open(session: AcpSession, plan: SessionPlan) -> None:
     answer = await _step(session, "initialize", _introduction())
     session.introduce(answer.get("agentInfo"))
     spoken = answer.get("protocolVersion", _PROTOCOL)
-    if spoken != _PROTOCOL:
+    if isinstance(spoken, int) and spoken != _PROTOCOL:
         raise HandshakeError(f"{session.label} speaks version {spoken} of ACP, not {_PROTOCOL}", retryable=False)
     methods = [as_text(as_object(item).get("id")) for item in as_list(answer.get("authMethods"))]
     if plan.auth_method is not None and plan.auth_method in methods:
@@ -121,8 +125,8 @@ async def _choose_model(session: AcpSession, plan: SessionPlan) -> None:
     if plan.model_by != "launch":
         await _ask_for_model(session, plan, asked)
     reported = choices.reported_model(plan.model_option)
-    if reported is not None and not same_model(asked, reported):
-        known = _known_models(choices, plan)
+    if contradicts(asked, reported, at_launch=plan.model_by == "launch"):
+        known = choices.known_models(plan.model_option)
         raise UsageError(f"{session.label} runs {reported} instead of {asked}", advice=_near(asked, known))
 
 
@@ -133,20 +137,13 @@ async def _ask_for_model(session: AcpSession, plan: SessionPlan, asked: str) -> 
     if option is not None and (asked in option.values or not option.values):
         await _set_option(session, option.id, asked)
     elif asked in models or (plan.model_by == "set-model" and not models):
-        answer = await _step(session, "session/set_model", {"sessionId": session.session_id, "modelId": asked})
-        choices.current_model = asked
-        choices.take(answer)
+        await _set_model(session, asked)
     elif option is None and not models:
         advice = "leave the model out, or choose it at launch"
         raise UsageError(f"{session.label} offers no choice of models, so {asked} cannot be asked for", advice=advice)
     elif choices.reported_model(plan.model_option) != asked:
-        known = _known_models(choices, plan)
+        known = choices.known_models(plan.model_option)
         raise UsageError(f"{session.label} does not know the model {asked!r}", advice=_near(asked, known))
-
-
-def _known_models(choices: Choices, plan: SessionPlan) -> list[str]:
-    option = choices.model_option(plan.model_option)
-    return [*dict.fromkeys([*(option.values if option else ()), *choices.models])]
 
 
 async def _choose_effort(session: AcpSession, plan: SessionPlan) -> None:
@@ -155,15 +152,12 @@ async def _choose_effort(session: AcpSession, plan: SessionPlan) -> None:
     choices, asked = session.turns.choices, plan.effort
     option = choices.effort_option(plan.effort_option)
     if option is None:
-        with_effort = f"{choices.current_model or plan.model}[{asked}]"
-        if plan.model is not None and f"{plan.model}[{asked}]" in choices.models:
-            with_effort = f"{plan.model}[{asked}]"
-            await _step(session, "session/set_model", {"sessionId": session.session_id, "modelId": with_effort})
-            choices.current_model = with_effort
-            return
-        raise UsageError(
-            f"{session.label} offers no choice of effort with this model, so {asked!r} cannot be asked for"
-        )
+        with_effort = f"{plan.model}[{asked}]"
+        if with_effort not in choices.models:
+            what = f"{session.label} offers no choice of effort with this model, so {asked!r} cannot be asked for"
+            raise UsageError(what, advice="leave the effort out, or choose another model")
+        await _set_model(session, with_effort)
+        return
     if option.current != asked:
         if option.values and asked not in option.values:
             raise UsageError(f"{session.label} does not know the effort {asked!r}", advice=_near(asked, option.values))
@@ -173,9 +167,26 @@ async def _choose_effort(session: AcpSession, plan: SessionPlan) -> None:
         raise UsageError(f"{session.label} runs with effort {now.current if now else None} instead of {asked}")
 
 
+async def _set_model(session: AcpSession, name: str) -> None:
+    """Choose a model; an agent that accepts it and then says nothing of it is believed."""
+    choices, option = session.turns.choices, session.plan.model_option
+    before = choices.reported_model(option)
+    choices.take(await _step(session, "session/set_model", {"sessionId": session.session_id, "modelId": name}))
+    if choices.reported_model(option) == before:
+        choices.believe(name, option)
+
+
 async def _set_option(session: AcpSession, name: str, value: str) -> None:
+    """Choose a value of an option, and give an agent that does not answer with it a moment to report it."""
+    choices = session.turns.choices
     params: Json = {"sessionId": session.session_id, "configId": name, "value": value}
-    session.turns.choices.take(await _step(session, "session/set_config_option", params))
+    answer = await _step(session, "session/set_config_option", params)
+    choices.take(answer)
+    if "configOptions" not in answer:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_REPORT_SEC):
+                while (option := choices.options.get(name)) is None or option.current != value:
+                    await session.next_report()
 
 
 def _near(asked: str, known: tuple[str, ...] | list[str]) -> str:

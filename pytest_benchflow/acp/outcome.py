@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from pytest_benchflow.acp.evidence import Evidence
+from pytest_benchflow.acp.provider import provider_error
 from pytest_benchflow.agents import AgentOutcome
-from pytest_benchflow.errors import AgentError, ProviderError
+from pytest_benchflow.errors import AgentError
 from pytest_benchflow.text import one_line
 
 #: Stop reasons that end the agent's work early; only a model that answers can give the first three.
@@ -57,11 +57,11 @@ def conclude(ending: Ending, turn: Evidence, *, answered_before: bool, agent: st
     match ending:
         case Answered(reason):
             if not answered and reason not in _OF_THE_MODEL:
-                raise provider_error(agent, turn.complaint, f"{agent} ended its turn without an answer of its model")
+                raise provider_error(turn.complaint, f"{agent} ended its turn without an answer of its model")
             return _of_stop(reason, turn)
         case Failed(code, message):
             if not answered:
-                raise provider_error(agent, f"{message} (code {code})", f"{agent} got no answer from its model")
+                raise provider_error(f"{message} (code {code})", f"{agent} got no answer from its model")
             return AgentOutcome.GAVE_UP, one_line(message, _SHOWN)
         case Died(detail):
             if not answered:
@@ -70,7 +70,7 @@ def conclude(ending: Ending, turn: Evidence, *, answered_before: bool, agent: st
         case TimedOut(_, limit, detail):
             if not answered:
                 what = f"the model of {agent} never answered within {limit:g} s"
-                raise provider_error(agent, turn.complaint, what, retryable=ending.reason == "idle_timeout")
+                raise provider_error(turn.complaint, what, retryable=ending.reason == "idle_timeout")
             return AgentOutcome.TIMED_OUT, detail
 
 
@@ -83,31 +83,3 @@ def _of_stop(reason: str, turn: Evidence) -> tuple[AgentOutcome, str | None]:
         said = f": {one_line(turn.complaint, _SHOWN)}" if turn.complaint else ""
         return AgentOutcome.GAVE_UP, f"the model gave no answer to this prompt{said}"
     return AgentOutcome.COMPLETED, None if reason == "end_turn" else f"stopped with {one_line(reason)}"
-
-
-_DENIED = re.compile(
-    r"\b40[13]\b|unauthori[sz]ed|authenticat|forbidden|permission denied|invalid.{0,20}key|/login", re.I
-)
-_LIMITED = re.compile(r"\b429\b|rate.?limit|too many requests|quota|credit|insufficient", re.I)
-_NO_MODEL = re.compile(r"\b404\b|model.{0,40}not (?:found|exist|support)|(?:unknown|no such|invalid) model", re.I)
-_TRANSIENT = re.compile(
-    r"\b5\d\d\b|overloaded|high demand|unavailable|server error|timed? ?out|connection|fetch failed|retry", re.I
-)
-
-
-def provider_error(agent: str, complaint: str | None, what: str, *, retryable: bool | None = None) -> ProviderError:
-    """Return the error for a model that could not be reached, with the agent's own words and an advice."""
-    text = complaint or ""
-    if _DENIED.search(text):
-        advice, transient = "check the API key or login that it uses", False
-    elif _LIMITED.search(text):
-        advice, transient = "the provider limits this account: wait, or lower --bf-concurrency", True
-    elif _NO_MODEL.search(text):
-        advice, transient = "check the model id", False
-    else:
-        advice = "look at its log, and check that the provider can be reached from the sandbox"
-        transient = _TRANSIENT.search(text) is not None
-    said = f": {one_line(text, _SHOWN)}" if text else ""
-    return ProviderError(
-        what + said, advice=advice, retryable=transient or bool(retryable and not _DENIED.search(text))
-    )

@@ -45,7 +45,7 @@ class Peer:
         process: Process,
         *,
         seen: Callable[[Message], bool],
-        answer: Callable[[str, Json], Awaitable[Json]],
+        permission: Callable[[Json], Awaitable[Json]],
         log: Callable[[bytes], None],
         max_line_bytes: int,
     ) -> None:
@@ -59,7 +59,7 @@ class Peer:
         self._stopped = False
         self._broken = asyncio.Event()
         self._request_error = RequestError
-        self._answer = answer
+        self._permission = permission
         self._transport = PipeTransport(process, seen=seen, log=self._note, max_line_bytes=max_line_bytes)
         self._connection: Connection = Connection(self._handle, self._transport)
         self._stderr = asyncio.create_task(self._drain())
@@ -132,9 +132,13 @@ class Peer:
             await self._connection.close()
 
     async def _handle(self, method: str, params: Json, is_notification: bool) -> Json:
-        if method == "session/request_permission":
-            return await self._answer(method, params)
-        raise self._request_error.method_not_found(method)
+        if method != "session/request_permission":
+            raise self._request_error.method_not_found(method)
+        try:
+            return await self._permission(params)
+        except Exception as error:
+            self.fail(error)
+            raise self._request_error.internal_error() from None
 
     async def _drain(self) -> None:
         """Read standard error for as long as there is any: an agent with a full pipe stands still."""
@@ -142,6 +146,8 @@ class Peer:
             while data := await self._process.read_stderr():
                 self._tail = (self._tail + data)[-_TAIL_BYTES:]
                 self._note(data)
+                # A pipe that is never empty never makes its reader wait.
+                await asyncio.sleep(0)
 
     def _note(self, data: bytes) -> None:
         try:

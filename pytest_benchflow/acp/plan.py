@@ -34,3 +34,5 @@ class SessionPlan:
     """How long an agent that is cancelled may take to end its turn before it is killed."""
     max_line_bytes: int = 32 << 20
     """A longer line of the agent is skipped and noted."""
+    name: str | None = None
+    """What to call the agent in messages; None means what it calls itself."""

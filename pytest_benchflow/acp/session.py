@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from pytest_benchflow.acp.choices import contradicts, other_model
 from pytest_benchflow.acp.framing import Message
 from pytest_benchflow.acp.outcome import Answered, Died, Ending, Failed, TimedOut, conclude
 from pytest_benchflow.acp.peer import Gone, Peer, Rejected
@@ -15,16 +16,15 @@ from pytest_benchflow.acp.plan import SessionPlan
 from pytest_benchflow.acp.shapes import as_object, as_text
 from pytest_benchflow.acp.turn import Turns
 from pytest_benchflow.acp.usage import SESSION_TOTALS, answer_models
+from pytest_benchflow.acp.watch import idle_at, idled, overran
 from pytest_benchflow.agents import PromptResult, Usage
-from pytest_benchflow.errors import AgentError
+from pytest_benchflow.errors import AgentError, ProviderError
 from pytest_benchflow.events import Emit, Event, Json
 
 if TYPE_CHECKING:
     from pytest_benchflow.sandboxes import Process
 
 _SEND_SEC = 1.0
-#: A tool call that has not ended puts idleness off, but not for ever.
-_PENDING_FACTOR = 3
 #: What an agent says right after its answer still belongs to it.
 _QUIET_SEC = 0.01
 _QUIET_ROUNDS = 10
@@ -55,7 +55,10 @@ class AcpSession:
         self._over: str | None = None
         self._cancelling = False
         self._traffic = loop.time()
-        self.peer = Peer(process, seen=self._seen, answer=self._permission, log=log, max_line_bytes=plan.max_line_bytes)
+        self._updated = asyncio.Event()
+        self.peer = Peer(
+            process, seen=self._seen, permission=self._permission, log=log, max_line_bytes=plan.max_line_bytes
+        )
 
     @property
     def model(self) -> str | None:
@@ -70,13 +73,18 @@ class AcpSession:
     @property
     def label(self) -> str:
         """What to call the agent in messages."""
-        return self.agent_name or "the agent"
+        return self.plan.name or self.agent_name or "the agent"
 
     def introduce(self, info: Json) -> None:
         """Take the agent's name and version."""
         self.agent_name = as_text(as_object(info).get("name"))
         self.agent_version = as_text(as_object(info).get("version"))
         self.turns.meter.counts_session = self.agent_name in SESSION_TOTALS
+
+    async def next_report(self) -> None:
+        """Wait for the next update of the agent's."""
+        self._updated.clear()
+        await self._updated.wait()
 
     async def prompt(self, text: str, *, timeout_sec: float | None) -> PromptResult:
         """Send one prompt and wait for its end; over time, the agent is cancelled and then killed in the sandbox."""
@@ -85,21 +93,28 @@ class AcpSession:
         turns, before = self.turns, self.answered
         turns.begin(text)
         self._answered = before
-        answer: Json = None
         try:
             ending, answer = await self._converse(text, timeout_sec)
+        except BaseException:
+            self._over = self._over or "a prompt was interrupted"
+            raise
         finally:
             turns.end("cancelled" if self._cancelling else None)
         usage = turns.meter.end_turn(answer)
         turns.evidence.output_tokens = usage.output or 0
-        self._emit(_closing(ending, usage, answer))
+        stop_reason = as_text(as_object(answer).get("stopReason"))
+        used = answer_models(answer)
+        self._close_turn(ending, stop_reason, usage, used)
+        if self.peer.failure is not None:
+            raise self.peer.failure
         outcome, detail = conclude(ending, turns.evidence, answered_before=before, agent=self.label)
+        self._check_model(used)
         return PromptResult(
             outcome,
             detail,
             n_tool_calls=turns.calls.count,
             usage=usage,
-            stop_reason=as_text(as_object(answer).get("stopReason")),
+            stop_reason=stop_reason,
             message=turns.message,
         )
 
@@ -112,10 +127,9 @@ class AcpSession:
     async def _converse(self, text: str, timeout_sec: float | None) -> tuple[Ending, Json]:
         params: Json = {"sessionId": self.session_id, "prompt": [{"type": "text", "text": text}]}
         self._traffic = self._clock()
-        deadline = None if timeout_sec is None else self._traffic + timeout_sec
         answer = asyncio.create_task(self.peer.request("session/prompt", params))
         try:
-            ending = await self._watch(answer, deadline, timeout_sec)
+            ending = await self._watch(answer, timeout_sec)
             if ending is not None:
                 return ending, await self._stop(answer, ending)
             result = await answer
@@ -124,37 +138,26 @@ class AcpSession:
         except Gone:
             return await self._died(), None
         finally:
-            answer.cancel()
+            await _end(answer)
         await self._settle()
         return Answered(as_text(result.get("stopReason")) or "unknown"), result
 
-    async def _watch(
-        self, answer: asyncio.Task[dict[str, Json]], deadline: float | None, limit: float | None
-    ) -> TimedOut | None:
+    async def _watch(self, answer: asyncio.Task[dict[str, Json]], timeout_sec: float | None) -> TimedOut | None:
         """Wait for the answer; return why not, if time or signs of life run out first."""
-        while not answer.done():
-            idle = self._idle_at()
-            ends = [at for at in (deadline, idle) if at is not None]
+        deadline = None if timeout_sec is None else self._traffic + timeout_sec
+        idle_sec, calls = self.plan.idle_timeout_sec, self.turns.calls
+        while True:
+            ends = [at for at in (deadline, idle_at(self._traffic, calls.last_sign, idle_sec)) if at is not None]
             await asyncio.wait([answer], timeout=max(0.0, min(ends) - self._clock()) if ends else None)
-            if answer.done():
-                break
             now = self._clock()
-            if deadline is not None and limit is not None and now >= deadline:
-                return TimedOut("wall_clock_timeout", limit, f"stopped after {limit:g} s")
-            again = self._idle_at()
-            if again is not None and now >= again and (idle_limit := self.plan.idle_timeout_sec) is not None:
-                waiting = (
-                    f", tool calls pending: {', '.join(self.turns.calls.pending)}" if self.turns.calls.pending else ""
-                )
-                return TimedOut("idle_timeout", idle_limit, f"idle for {now - self._traffic:.0f} s{waiting}")
-        return None
-
-    def _idle_at(self) -> float | None:
-        idle = self.plan.idle_timeout_sec
-        if idle is None:
-            return None
-        sign = self.turns.calls.last_sign
-        return self._traffic + idle if sign is None else max(self._traffic + idle, sign + idle * _PENDING_FACTOR)
+            # An answer that came in time and is noticed late is an answer.
+            if answer.done():
+                return None
+            if timeout_sec is not None and deadline is not None and now >= deadline:
+                return overran(timeout_sec)
+            idle = idle_at(self._traffic, calls.last_sign, idle_sec)
+            if idle_sec is not None and idle is not None and now >= idle:
+                return idled(now, self._traffic, idle_sec, calls.pending)
 
     async def _stop(self, answer: asyncio.Task[dict[str, Json]], why: TimedOut) -> Json:
         """Cancel, wait a little for the agent to end its turn, then kill it."""
@@ -165,6 +168,7 @@ class AcpSession:
             async with asyncio.timeout(_SEND_SEC):
                 await self.peer.notify("session/cancel", {"sessionId": self.session_id})
         await asyncio.wait([answer], timeout=self.plan.cancel_grace_sec)
+        in_time = answer.done()
         await self.peer.stop()
         self.turns.end("cancelled")
         self._emit(
@@ -173,12 +177,10 @@ class AcpSession:
                 "reason": why.reason,
                 "timeout_sec": why.limit_sec,
                 "pending_tool_call_ids": pending,
-                "terminal_trajectory_complete": answer.done() and not pending,
+                "terminal_trajectory_complete": in_time and not pending,
             }
         )
-        if answer.done() and not answer.cancelled() and answer.exception() is None:
-            return answer.result()
-        return None
+        return answer.result() if in_time and answer.exception() is None else None
 
     async def _died(self) -> Ending:
         detail = await self.peer.obituary()
@@ -203,9 +205,10 @@ class AcpSession:
         update = as_object(message.get("params")).get("update")
         if isinstance(update, dict):
             self.turns.update(update)
+            self._updated.set()
         return False
 
-    async def _permission(self, method: str, params: Json) -> Json:
+    async def _permission(self, params: Json) -> Json:
         request = as_object(params)
         option = None if self._cancelling else self.permit(request)
         kinds = dict(offered(request))
@@ -215,6 +218,29 @@ class AcpSession:
             return {"outcome": {"outcome": "cancelled"}}
         return {"outcome": {"outcome": "selected", "optionId": option}}
 
+    def _close_turn(self, ending: Ending, stop_reason: str | None, usage: Usage, models: list[str]) -> None:
+        if isinstance(ending, Failed):
+            self._emit({"type": "agent_error", "code": ending.code, "message": ending.message})
+        elif isinstance(ending, Died):
+            self._emit({"type": "agent_crash", "detail": ending.detail})
+        used: Event = {"input": usage.input, "output": usage.output, "cached": usage.cached, "cost_usd": usage.cost_usd}
+        event: Event = {"type": "stop", "stop_reason": stop_reason, "usage": used}
+        self._emit(event | ({"models": [*models]} if models else {}))
+
+    def _check_model(self, used: list[str]) -> None:
+        """See that the model asked for is still the one that answers: agents fall back to others on their own."""
+        asked = self.plan.model
+        if asked is None:
+            return
+        other = other_model(asked, used, self.turns.choices.known_models(self.plan.model_option))
+        if other is None and contradicts(asked, self.model, at_launch=self.plan.model_by == "launch"):
+            other = self.model
+        if other is not None:
+            raise ProviderError(
+                f"{self.label} went over from {asked} to {other} by itself",
+                advice="see whether the provider limits the model, and ask for one that it gives",
+            )
+
     def _emit(self, event: Event) -> None:
         """Write an event; a trajectory that cannot be written ends the session."""
         try:
@@ -223,21 +249,9 @@ class AcpSession:
             self.peer.fail(error)
 
 
-def _closing(ending: Ending, usage: Usage, answer: Json) -> Event:
-    match ending:
-        case Answered(reason):
-            models: list[Json] = [*answer_models(answer)]
-            used: Event = {
-                "input": usage.input,
-                "output": usage.output,
-                "cached": usage.cached,
-                "cost_usd": usage.cost_usd,
-            }
-            event: Event = {"type": "stop", "stop_reason": reason, "usage": used}
-            return event | ({"models": models} if models else {})
-        case Failed(code, message):
-            return {"type": "agent_error", "code": code, "message": message}
-        case Died(detail):
-            return {"type": "agent_crash", "detail": detail}
-        case TimedOut(reason):
-            return {"type": "stop", "stop_reason": as_text(as_object(answer).get("stopReason")) or reason}
+async def _end(task: asyncio.Task[dict[str, Json]]) -> None:
+    """Cancel a task, wait for its end and take note of its error."""
+    task.cancel()
+    await asyncio.wait([task])
+    if not task.cancelled():
+        task.exception()

@@ -10,7 +10,7 @@ from pytest_benchflow.acp.messages import Messages
 from pytest_benchflow.acp.shapes import as_list, as_object, as_text
 from pytest_benchflow.acp.tool_calls import ToolCalls
 from pytest_benchflow.acp.usage import Meter
-from pytest_benchflow.events import Emit, Json
+from pytest_benchflow.events import Emit, Event, Json
 
 _SPOKEN = {"agent_message_chunk": "agent_message", "agent_thought_chunk": "agent_thought"}
 
@@ -67,21 +67,14 @@ class Turns:
 
     def asked(self, request: dict[str, Json], option: str | None, *, allowed: bool) -> None:
         """Take a permission request and its answer."""
+        described = as_object(request.get("toolCall"))
+        event: Event = {"type": "permission", "tool_call_id": described.get("toolCallId")}
+        self._write(event | {"title": described.get("title"), "option": option})
         before = self.calls.count
         self.calls.asked(request, allowed=allowed)
-        if self.calls.count == before:
-            self.evidence.said = True
-        else:
+        if self.calls.count > before:
             self.evidence.saw_tool_call()
-        described = as_object(request.get("toolCall"))
-        self._write(
-            {
-                "type": "permission",
-                "tool_call_id": described.get("toolCallId"),
-                "title": described.get("title"),
-                "option": option,
-            }
-        )
+        self.evidence.said = True
 
     def _spoken(self, event_type: str, update: dict[str, Json]) -> None:
         content = update.get("content")
@@ -97,6 +90,6 @@ class Turns:
                 self.evidence.said = True
                 self._write({"type": event_type, "text": "", "content": block})
 
-    def _write(self, event: dict[str, Json]) -> None:
+    def _write(self, event: Event) -> None:
         self._messages.interrupt()
         self._emit(event)

@@ -79,7 +79,7 @@ class Meter:
         if told is not None and self.counts_session:
             told, self._session = _minus(told, self._session), told
         used = told or self._calls or Usage()
-        cost = None if self._cost is None else max(0.0, self._cost - self._cost_before)
+        cost = None if self._cost is None else max(0.0, round(self._cost - self._cost_before, 9))
         return Usage(input=used.input, output=used.output, cached=used.cached, cost_usd=cost)
 
 

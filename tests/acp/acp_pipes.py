@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 from asyncio.subprocess import PIPE
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pytest_benchflow.events import Json
@@ -84,11 +84,11 @@ class Recording:
     def sent(self, method: str) -> list[dict[str, Json]]:
         """Return the parameters of each such request that the recorded client sent."""
         out = [entry["out"] for entry in self._entries if "out" in entry]
-        return [message["params"] for message in out if message.get("method") == method]  # type: ignore[index,call-overload,union-attr,misc]
+        return [message["params"] for message in out if message.get("method") == method]
 
     def _play(self) -> None:
         while self._at < len(self._entries) and "in" in self._entries[self._at]:
-            message = dict(self._entries[self._at]["in"])  # type: ignore[call-overload,arg-type]
+            message = dict(self._entries[self._at]["in"])
             if "method" not in message:
                 message["id"] = self._ids[message["id"]]
             self._output.put_nowait(json.dumps(message).encode() + b"\n")
@@ -96,6 +96,8 @@ class Recording:
 
     async def write(self, data: bytes) -> None:
         got = json.loads(data)
+        if got.get("method") == "session/cancel" and self._at == len(self._entries):
+            return
         assert self._at < len(self._entries), f"nothing recorded for {got}"
         expected = self._entries[self._at]["out"]
         assert isinstance(expected, dict)
@@ -132,3 +134,57 @@ class Recording:
 def python(script: Path, *args: str) -> list[str]:
     """Return the command that runs a script with nothing but the standard library, fast."""
     return [sys.executable, "-I", "-S", str(script), *args]
+
+
+class Refuse(Exception):
+    """Makes a scripted agent answer a request with an error."""
+
+
+Handler = Callable[[dict[str, Json]], Json]
+
+
+class Scripted:
+    """An agent in this process that answers each method by a function; notifications may come with the answer."""
+
+    def __init__(self, **handlers: Handler | Json) -> None:
+        self._handlers = handlers
+        self._output: asyncio.Queue[bytes] = asyncio.Queue()
+        self._gone = asyncio.Event()
+        self.sent: list[tuple[str, dict[str, Json]]] = []
+        self.killed = False
+
+    def notify(self, update: dict[str, Json]) -> None:
+        params = {"sessionId": "s", "update": update}
+        self._put({"method": "session/update", "params": params})
+
+    def _put(self, message: dict[str, Json]) -> None:
+        self._output.put_nowait(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+
+    async def write(self, data: bytes) -> None:
+        request = json.loads(data)
+        method, params = request["method"], request.get("params")
+        self.sent.append((method, params))
+        handler = self._handlers.get(method.replace("/", "_"), {})
+        try:
+            self._put({"id": request["id"], "result": handler(params) if callable(handler) else handler})
+        except Refuse as error:
+            self._put({"id": request["id"], "error": {"code": -32602, "message": str(error)}})
+
+    async def close_stdin(self) -> None:
+        self._gone.set()
+
+    async def read(self, n: int = 65536) -> bytes:
+        return await self._output.get()
+
+    async def read_stderr(self, n: int = 65536) -> bytes:
+        await self._gone.wait()
+        return b""
+
+    async def wait(self) -> int:
+        await self._gone.wait()
+        return 0
+
+    async def kill(self) -> None:
+        self.killed = True
+        self._gone.set()
+        self._output.put_nowait(b"")

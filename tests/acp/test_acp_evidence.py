@@ -1,0 +1,198 @@
+"""Whether a model answered, and what the end of a prompt then means."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_benchflow.acp.evidence import Evidence, complaint_in
+from pytest_benchflow.acp.outcome import Answered, Died, Ending, Failed, TimedOut, conclude
+from pytest_benchflow.acp.provider import provider_error
+from pytest_benchflow.acp.watch import idle_at
+from pytest_benchflow.agents import AgentOutcome
+from pytest_benchflow.errors import AgentError, ProviderError
+from pytest_benchflow.events import Json
+
+OF_THE_AGENT = [
+    "Info: Request failed due to a transient API error. Retrying...",
+    "Info: Operation cancelled by user",
+    "Error: Authentication failed with provider at http://127.0.0.1:9/v1 (HTTP 401).\n  Check your KEY.",
+    "Error: Failed to get response from the AI model; retried 5 times Last error: 500 mock 500",
+    "Retrying (attempt 1/3, waiting 2s)...",
+    "Retry finished, resuming.",
+    "Warning: Model metadata for `mock-model` not found. Defaulting to fallback metadata.\n\n",
+    "Model metadata for `mock-model` not found. Defaulting to fallback metadata.",
+    "We’re currently experiencing high demand, which may cause temporary errors.\n\n",
+    "System Prompt:\nYou are a helpful agent",
+    'API Error: 500 {"type":"error","error":{"type":"api_error"}}',
+    "[API Error: 401 Incorrect API key provided]",
+    "Please run /login · API Error: 401",
+    "Credit balance is too low",
+    "Invalid API key · Fix external API key",
+    "LLM request failed: provider returned 503",
+    "⚠️ Agent failed before reply: HTTP 401 from provider",
+    "429 Too Many Requests",
+    '{"type":"error","error":{"message":"overloaded, 529"}}',
+    "Failed to connect to the API: ECONNREFUSED",
+    "Rate limit exceeded, try again in 20s",
+]
+OF_THE_MODEL = [
+    "All done.",
+    "I created the file.",
+    "Error handling is now in place: the API returns 404 for unknown ids.",
+    "The server answers 401 without a key, as asked.",
+    "Failed to find a file of that name, so I made one.",
+    "Error",
+    "The rate limit of the API is 500 requests.",
+    "Note: the tests pass.",
+    "200 lines were changed.",
+    "x" * 3000,
+    "Error: " + "the API of this library has many parts. " * 100,
+]
+
+
+@pytest.mark.parametrize("text", OF_THE_AGENT)
+def test_an_agents_own_words_prove_nothing(text: str) -> None:
+    evidence = Evidence()
+    assert evidence.hear(text, is_start=True)
+    assert not evidence.answered
+
+
+@pytest.mark.parametrize("text", OF_THE_MODEL)
+def test_anything_else_that_is_said_proves_an_answer(text: str) -> None:
+    evidence = Evidence()
+    assert not evidence.hear(text, is_start=True)
+    assert evidence.answered
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n\n"])
+def test_saying_nothing_proves_nothing(text: str) -> None:
+    evidence = Evidence()
+    assert not evidence.hear(text, is_start=True)
+    assert not evidence.answered
+
+
+def test_a_piece_within_a_models_text_may_read_like_anything() -> None:
+    evidence = Evidence()
+    evidence.hear("The provider says: ", is_start=True)
+    assert not evidence.hear("HTTP 500 from the API", is_start=False)
+    assert evidence.complaint is None
+
+
+def test_a_failure_after_an_answer_is_remembered_as_the_last_word() -> None:
+    evidence = Evidence()
+    evidence.hear("Working.", is_start=True)
+    evidence.hear("Error: Failed to get response from the AI model; Last error: 500", is_start=False)
+    assert evidence.failed_last
+    evidence.saw_tool_call()
+    assert not evidence.failed_last
+
+
+@pytest.mark.parametrize(
+    ("update", "complaint"),
+    [
+        ({"sessionUpdate": "retry_state", "reason": "API error (status 500)"}, "API error (status 500)"),
+        (
+            {"_meta": {"codex": {"error": {"message": "Reconnecting", "additionalDetails": "busy"}}}},
+            "Reconnecting: busy",
+        ),
+        ({"_meta": {"codex": {"threadStatus": {}}}}, None),
+        ({"_meta": {"codex": 5}}, None),
+        ({"_meta": None}, None),
+        ({}, None),
+    ],
+)
+def test_trouble_told_beside_the_messages(update: dict[str, Json], complaint: str | None) -> None:
+    assert complaint_in(update) == complaint
+
+
+SAID = Evidence(said=True)
+NOTHING = Evidence()
+FAILED = Evidence(complaint="Error: HTTP 500", failed_last=True)
+BROKE_OFF = Evidence(said=True, complaint="Error: HTTP 500", failed_last=True)
+
+
+@pytest.mark.parametrize(
+    ("ending", "turn", "before", "outcome", "detail"),
+    [
+        (Answered("end_turn"), SAID, False, AgentOutcome.COMPLETED, None),
+        (Answered("end_turn"), Evidence(tool_calls=1), False, AgentOutcome.COMPLETED, None),
+        (Answered("end_turn"), Evidence(output_tokens=1), False, AgentOutcome.COMPLETED, None),
+        (Answered("end_turn"), NOTHING, True, AgentOutcome.GAVE_UP, "the model gave no answer to this prompt"),
+        (Answered("end_turn"), FAILED, True, AgentOutcome.GAVE_UP, "Error: HTTP 500"),
+        (Answered("end_turn"), BROKE_OFF, False, AgentOutcome.GAVE_UP, "Error: HTTP 500"),
+        (Answered("paused"), SAID, False, AgentOutcome.COMPLETED, "stopped with paused"),
+        (Answered("cancelled"), SAID, False, AgentOutcome.GAVE_UP, "stopped with cancelled"),
+        (Answered("refusal"), NOTHING, False, AgentOutcome.GAVE_UP, "stopped with refusal"),
+        (Answered("max_tokens"), NOTHING, False, AgentOutcome.GAVE_UP, "stopped with max_tokens"),
+        (Failed(-32603, "too long"), SAID, False, AgentOutcome.GAVE_UP, "too long"),
+        (Failed(-32603, "too long"), NOTHING, True, AgentOutcome.GAVE_UP, "too long"),
+        (Died("exited with status 1"), SAID, False, AgentOutcome.CRASHED, "exited with status 1"),
+        (TimedOut("idle_timeout", 5, "idle for 5 s"), SAID, False, AgentOutcome.TIMED_OUT, "idle for 5 s"),
+        (TimedOut("wall_clock_timeout", 5, "over"), NOTHING, True, AgentOutcome.TIMED_OUT, "over"),
+    ],
+)
+def test_an_end_with_an_answer_is_a_result(
+    ending: Ending, turn: Evidence, before: bool, outcome: AgentOutcome, detail: str | None
+) -> None:
+    assert conclude(ending, turn, answered_before=before, agent="x") == (outcome, detail)
+
+
+@pytest.mark.parametrize(
+    ("ending", "turn", "error", "told"),
+    [
+        (Answered("end_turn"), NOTHING, ProviderError, "x ended its turn without an answer of its model"),
+        (Answered("end_turn"), FAILED, ProviderError, "Error: HTTP 500"),
+        (Answered("cancelled"), NOTHING, ProviderError, "without an answer"),
+        (Failed(401, "denied"), NOTHING, ProviderError, "denied (code 401)"),
+        (Died("exited with status 1"), NOTHING, AgentError, "x exited with status 1 before its model answered"),
+        (TimedOut("wall_clock_timeout", 5, "over"), NOTHING, ProviderError, "never answered within 5 s"),
+        (TimedOut("idle_timeout", 5, "over"), FAILED, ProviderError, "within 5 s: Error: HTTP 500"),
+    ],
+)
+def test_an_end_without_an_answer_is_an_error(
+    ending: Ending, turn: Evidence, error: type[Exception], told: str
+) -> None:
+    with pytest.raises(error) as caught:
+        conclude(ending, turn, answered_before=False, agent="x")
+    assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("complaint", "advice", "retryable"),
+    [
+        ("HTTP 401", "check the API key or login that it uses", False),
+        ("403 Forbidden", "check the API key or login that it uses", False),
+        ("Incorrect API key provided", "check the API key or login that it uses", False),
+        ("429 insufficient_quota", "the account has nothing left", False),
+        ("429 Too Many Requests", "lower --bf-concurrency", True),
+        ("404 page", "check the model id", False),
+        ("The model gpt-0 does not exist", "check the model id", False),
+        ("529 overloaded", "try again later", True),
+        ("Retrying (attempt 1/3)", "try again later", True),
+        ("something odd", "look at its log", False),
+        (None, "look at its log", False),
+    ],
+)
+def test_the_advice_fits_the_complaint(complaint: str | None, advice: str, retryable: bool) -> None:
+    error = provider_error(complaint, "no answer")
+    assert advice in (error.advice or "")
+    assert error.retryable is retryable
+    assert error.message == (f"no answer: {complaint}" if complaint else "no answer")
+
+
+@pytest.mark.parametrize(
+    ("traffic", "sign", "idle", "at"),
+    [
+        (100.0, None, None, None),
+        (100.0, 90.0, None, None),
+        (100.0, None, 10.0, 110.0),
+        (100.0, 100.0, 10.0, 130.0),
+        (120.0, 100.0, 10.0, 130.0),
+        (129.0, 100.0, 10.0, 139.0),
+        (120.0, 115.0, 10.0, 145.0),
+    ],
+)
+def test_a_pending_tool_call_puts_idleness_off_for_a_while(
+    traffic: float, sign: float | None, idle: float | None, at: float | None
+) -> None:
+    assert idle_at(traffic, sign, idle) == at
