@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from pytest_benchflow.reporting import Report
     from pytest_benchflow.rollout import Rollout, RolloutConfig, RolloutResult
     from pytest_benchflow.sandboxes import SandboxRegistry
+    from pytest_benchflow.services import ServiceRegistry
     from pytest_benchflow.tasks import Task
 
 
@@ -20,6 +21,10 @@ def pytest_bf_register_agents(registry: AgentRegistry) -> None:
 
 def pytest_bf_register_sandboxes(registry: SandboxRegistry) -> None:
     """Add sandbox backends to the registry."""
+
+
+def pytest_bf_register_services(registry: ServiceRegistry) -> None:
+    """Add services that rollouts can start in their sandboxes."""
 
 
 @pytest.hookspec(firstresult=True)

@@ -131,8 +131,11 @@ class Run:
     def resources(self) -> Resources:
         """What the rollouts of this process share."""
         from pytest_benchflow.rollout import Resources
+        from pytest_benchflow.services import ServiceRegistry
 
-        return Resources(self.agents, self.sandboxes)
+        services = ServiceRegistry()
+        self.config.hook.pytest_bf_register_services(registry=services)
+        return Resources(self.agents, self.sandboxes, services)
 
     @cached_property
     def job_directory(self) -> Path:

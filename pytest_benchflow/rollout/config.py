@@ -14,6 +14,7 @@ from pytest_benchflow.rollout.scenes import Scene
 if TYPE_CHECKING:
     from pytest_benchflow.rollout.users import BaseUser
     from pytest_benchflow.sandboxes import Sandbox
+    from pytest_benchflow.services import ServiceConfig
 
 KeepSandbox = Literal["never", "failed", "always"]
 SkillMode = Literal["no-skill", "with-skill"]
@@ -61,7 +62,7 @@ class RolloutConfig:
     pre_agent_hooks: Sequence[PreAgentHook] = ()
     uploads: Mapping[str | Path, str] = field(default_factory=dict)
     """Host paths to put in the sandbox, by where they come from."""
-    services: Sequence[str] = ()
+    services: Sequence[str | ServiceConfig] = ()
     skills_dir: Path | None = None
     """Skills that every role is given; needs `skill_mode="with-skill"`."""
     skill_mode: SkillMode = "no-skill"
@@ -172,7 +173,7 @@ class RolloutConfig:
             "oracle_access": self.oracle_access,
             "loop_strategy": self.loop_strategy,
             "pre_agent_hooks": [getattr(hook, "__name__", type(hook).__name__) for hook in self.pre_agent_hooks],
-            "services": [*self.services],
+            "services": [one if isinstance(one, str) else one.name for one in self.services],
             "skills_dir": None if self.skills_dir is None else str(self.skills_dir),
             "skill_mode": self.skill_mode,
             "skip_verify": self.skip_verify,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from pytest_benchflow.agents import AgentRegistry
 from pytest_benchflow.rollout.context import make_context
 from pytest_benchflow.sandboxes import CONTEXT_PREFIX
+from pytest_benchflow.services import ServiceRegistry
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout.config import RolloutConfig
@@ -23,9 +24,12 @@ if TYPE_CHECKING:
 class Resources:
     """Belongs to one event loop; close it when the last rollout has ended."""
 
-    def __init__(self, agents: AgentRegistry, sandboxes: SandboxRegistry) -> None:
+    def __init__(
+        self, agents: AgentRegistry, sandboxes: SandboxRegistry, services: ServiceRegistry | None = None
+    ) -> None:
         self.agents = agents
         self.sandboxes = sandboxes
+        self.services = services or ServiceRegistry()
         self._backends: dict[str, asyncio.Task[Backend]] = {}
         self._digests: dict[str, str] = {}
         self._contexts: dict[tuple[Path, str | None, Path | None], asyncio.Task[Path]] = {}

@@ -34,6 +34,7 @@ from pytest_benchflow.rollout.stage import (
 from pytest_benchflow.rollout.steps import combine, reaches
 from pytest_benchflow.rollout.store import write_json, write_text
 from pytest_benchflow.rollout.support import refuse_unsupported
+from pytest_benchflow.services import start_services
 from pytest_benchflow.tasks import load_task
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ class Rollout:
         self._cast = Cast(config, resources.agents, task)
         self.agent: Agent = resources.agents.get(self._first_role.agent)
         self.record.agent, self.record.model = self.agent.name, self._first_role.model
+        self._services = resources.services.all_of(config.services)
         self._work: StageRun | None = None
         self._talk: Dialogue | None = None
         self._n_soft = 0
@@ -149,6 +151,7 @@ class Rollout:
                 await must(
                     work.sandbox, setup.command, setup.timeout_sec, user=setup.user, cwd=setup.cwd, env=setup.env
                 )
+            await start_services(work.sandbox, self._services)
             await run_hooks(work.sandbox, self.config)
             if environment.healthcheck is not None:
                 await wait_until_healthy(work.sandbox, environment.healthcheck)

@@ -1,0 +1,81 @@
+"""Start services in a sandbox and wait until each answers; one that does not is an error, not a surprise later."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pytest_benchflow.errors import Category, SandboxError
+from pytest_benchflow.services.registry import ServiceConfig
+
+if TYPE_CHECKING:
+    from pytest_benchflow.sandboxes import Sandbox
+
+LOGS = "/logs/services"
+_START_SEC = 30.0
+_MARGIN_SEC = 15.0
+
+# All three streams are redirected, for whoever holds them open keeps the command from ending.
+_START = """
+mkdir -p {logs} {state} || exit 1
+command -v {program} >/dev/null || {{ echo "{program} is not in the image" >&2; exit 127; }}
+setsid nohup bash -c {command} >{log} 2>&1 </dev/null &
+"""
+
+# Asked through the shell itself, since an image may have neither curl nor Python.
+_WAIT = """
+ask() {{
+  exec 3<>/dev/tcp/127.0.0.1/{port} || return 1
+  printf 'GET {path} HTTP/1.0\\r\\nHost: localhost\\r\\n\\r\\n' >&3
+  IFS= read -r -t 5 status <&3; exec 3>&-
+  case $status in *' 200'*) return 0 ;; *) return 1 ;; esac
+}}
+end=$((SECONDS + {seconds}))
+while ! ask 2>/dev/null; do
+  [ $SECONDS -lt $end ] || {{ tail -n 5 {log} >&2; exit 1; }}
+  sleep 0.1
+done
+"""
+
+
+async def start_services(sandbox: Sandbox, services: Sequence[ServiceConfig]) -> None:
+    """Start all services, then wait for each: by then the others have had the same time."""
+    for service in services:
+        await _start(sandbox, service)
+    for service in services:
+        await _wait(sandbox, service)
+
+
+async def _start(sandbox: Sandbox, service: ServiceConfig) -> None:
+    usual = f"exec {service.cli_name} --db {service.db_path} serve --host 0.0.0.0 --port {service.port} --no-mcp"
+    script = _START.format(
+        logs=LOGS,
+        state=shlex.quote(service.db_path.rpartition("/")[0] or "/"),
+        program=shlex.quote(service.cli_name),
+        command=shlex.quote(service.command or usual),
+        log=_log(service),
+    )
+    done = await sandbox.exec(script, user=0, timeout_sec=_START_SEC)
+    if done.return_code:
+        raise _failed(service, f"could not be started: {done.stderr.strip()[:300]}")
+
+
+async def _wait(sandbox: Sandbox, service: ServiceConfig) -> None:
+    seconds = service.start_timeout_sec
+    script = _WAIT.format(port=service.port, path=service.health_path, seconds=round(seconds), log=_log(service))
+    try:
+        done = await sandbox.exec(script, user=0, timeout_sec=seconds + _MARGIN_SEC)
+    except TimeoutError:
+        raise _failed(service, f"did not answer within {seconds:g} s") from None
+    if done.return_code:
+        said = f"; its log ends with: {done.stderr.strip()[-300:]}" if done.stderr.strip() else ""
+        raise _failed(service, f"did not answer {service.health_path} on port {service.port} in {seconds:g} s{said}")
+
+
+def _log(service: ServiceConfig) -> str:
+    return shlex.quote(f"{LOGS}/{service.name}.log")
+
+
+def _failed(service: ServiceConfig, what: str) -> SandboxError:
+    return SandboxError(f"service {service.name!r} {what}", category=Category.HEALTHCHECK, retryable=False)
