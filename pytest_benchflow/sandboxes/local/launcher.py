@@ -38,15 +38,17 @@ class Launcher:
         cgroups = self._cgroups
         group = cgroups.make(config["cpus"], config["memory_mb"])
         limited = "memory" in group.enforced(group.paths)
-        config = {**config, "cgroups": group.paths, "memory_mb": config["memory_mb"] if limited else None}
+        config = {**config, "memory_mb": config["memory_mb"] if limited else None}
+        flags = (wire.PRIVILEGED if config["privileged"] else b"") + (wire.NETWORK if config["network"] else b"")
         ours, theirs = wire.pair()
         try:
             with theirs:
+                wire.send(ours, config)
                 try:
-                    wire.send(self._connection(), config, (theirs.fileno(),))
+                    wire.call(self._connection(), flags, group.paths, theirs.fileno())
                 except OSError:
                     self.close()
-                    wire.send(self._connection(), config, (theirs.fileno(),))
+                    wire.call(self._connection(), flags, group.paths, theirs.fileno())
         except BaseException:
             ours.close()
             cgroups.discard(group)

@@ -14,25 +14,48 @@ import socket
 from collections.abc import Callable
 from typing import NoReturn
 
-from . import devices, privileges, programs, rootfs, transfer, tree, wire
+from . import devices, privileges, programs, rootfs, signals, transfer, tree, wire
 from .hostview import HostView
 
+_READY = wire.encode({"event": "ready"})
 
-def main(control: socket.socket, config: wire.Message, host: HostView) -> NoReturn:
-    """Become the init process of the sandbox that `config` describes."""
+
+def main(descriptor: int, host: HostView, rights: privileges.Privileges) -> NoReturn:
+    """Become the init process of the sandbox that the runner describes through `descriptor`."""
+    control = socket.socket(fileno=descriptor)
     try:
         os.setsid()
-        socket.sethostname(config["hostname"])
-        if not config["network"]:
-            devices.raise_loopback()
-        rootfs.enter(config, host)
-        privileges.drop()
-        wire.send(control, {"event": "ready"})
+        os.umask(0o022)
+        # In a child, because all memory that building the root writes to would be copied for as long as init lives.
+        # Changing the root of the mount namespace changes it for init too.
+        if (builder := os.fork()) == 0:
+            _build(control, host)
+        if os.waitpid(builder, 0)[1]:
+            os._exit(1)
+        os.chdir("/")
+        rights.drop()
+        control.send(_READY)
         _Init(control).serve()
     except BaseException as error:
         wire.send_failure(control, error)
         os._exit(1)
     os._exit(0)
+
+
+def _build(control: socket.socket, host: HostView) -> NoReturn:
+    """Read what the sandbox is to be, make its root, and leave."""
+    try:
+        request = wire.receive(control)
+        if request is not None:
+            config, _ = request
+            socket.sethostname(config["hostname"])
+            if not config["network"]:
+                devices.raise_loopback()
+            rootfs.enter(config, host)
+            os._exit(0)
+    except BaseException as error:
+        wire.send_failure(control, error)
+    os._exit(1)
 
 
 class _Init:
@@ -51,7 +74,7 @@ class _Init:
             os.set_blocking(fd, False)
         os.set_blocking(self._wake_write, False)
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signals.wake()
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         poll.register(self._wake_read, select.POLLIN)
@@ -106,7 +129,7 @@ class _Init:
         status = 1
         try:
             signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            signals.default()
             # Only init may hold the socket: whoever else did would keep a dead runner's sandbox alive.
             self._control.close()
             status = work()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from typing import NoReturn
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWCGROUP = 0x02000000
@@ -35,30 +36,33 @@ PR_SET_NO_NEW_PRIVS = 38
 _CAPABILITY_VERSION_3 = 0x20080522
 
 _libc = ctypes.CDLL(None, use_errno=True)
-_libc.mount.argtypes = (
-    ctypes.c_char_p,
-    ctypes.c_char_p,
-    ctypes.c_char_p,
-    ctypes.c_ulong,
-    ctypes.c_char_p,
+# Found here and not at the first call, which would be in every sandbox's own memory.
+_capset, _mount, _pivot_root, _prctl, _umount2, _unshare = (
+    getattr(_libc, name) for name in ("capset", "mount", "pivot_root", "prctl", "umount2", "unshare")
 )
-_libc.prctl.argtypes = (ctypes.c_int, *(ctypes.c_ulong,) * 4)
+_mount.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p)
+_prctl.argtypes = (ctypes.c_int, *(ctypes.c_ulong,) * 4)
 
 
 def _check(result: int, what: str) -> None:
     if result != 0:
-        error = ctypes.get_errno()
-        raise OSError(error, f"{what}: {os.strerror(error)}")
+        _fail(what)
+
+
+def _fail(what: str) -> NoReturn:
+    error = ctypes.get_errno()
+    raise OSError(error, f"{what}: {os.strerror(error)}")
 
 
 def unshare(flags: int) -> None:
     """Move the caller into new namespaces."""
-    _check(_libc.unshare(flags), f"unshare({flags:#x})")
+    if _unshare(flags):
+        _fail(f"unshare({flags:#x})")
 
 
 def mount(source: str, target: str, kind: str | None = None, flags: int = 0, data: str = "") -> None:
     """Mount `source` on `target`."""
-    result = _libc.mount(
+    result = _mount(
         os.fsencode(source),
         os.fsencode(target),
         kind.encode() if kind else None,
@@ -70,22 +74,29 @@ def mount(source: str, target: str, kind: str | None = None, flags: int = 0, dat
 
 def detach(target: str) -> None:
     """Unmount `target` and all below it as soon as nothing uses it."""
-    _check(_libc.umount2(os.fsencode(target), MNT_DETACH), f"umount {target}")
+    _check(_umount2(os.fsencode(target), MNT_DETACH), f"umount {target}")
 
 
 def pivot_root(new: str, old: str) -> None:
     """Make `new` the root of this mount namespace and put the former one on `old`."""
-    _check(_libc.pivot_root(os.fsencode(new), os.fsencode(old)), f"pivot_root {new}")
+    _check(_pivot_root(os.fsencode(new), os.fsencode(old)), f"pivot_root {new}")
 
 
 def prctl(option: int, value: int = 0, address: int = 0) -> None:
     """Set one property of the calling process."""
-    _check(_libc.prctl(option, value, address, 0, 0), f"prctl({option}, {value})")
+    if _prctl(option, value, address, 0, 0):
+        _fail(f"prctl({option}, {value})")
 
 
-def set_capabilities(mask: int) -> None:
-    """Make `mask` the permitted and effective capabilities of the caller, and nothing inheritable."""
-    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
-    low, high = mask & 0xFFFFFFFF, mask >> 32
-    data = (ctypes.c_uint32 * 6)(low, low, 0, high, high, 0)
-    _check(_libc.capset(header, data), f"capset({mask:#x})")
+class Capabilities:
+    """A set of capabilities, in the form the kernel reads."""
+
+    def __init__(self, mask: int) -> None:
+        low, high = mask & 0xFFFFFFFF, mask >> 32
+        self._header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+        self._data = (ctypes.c_uint32 * 6)(low, low, 0, high, high, 0)
+
+    def assume(self) -> None:
+        """Make them the permitted and effective ones of the caller, and nothing inheritable."""
+        if _capset(self._header, self._data):
+            _fail("capset")

@@ -19,15 +19,22 @@ KEPT = (
 )
 
 
-def drop() -> None:
-    """Give up every other capability for good, for the caller and all that it will start."""
-    with open("/proc/sys/kernel/cap_last_cap") as file:
-        last = int(file.read())
-    for capability in range(last + 1):
-        if capability not in KEPT:
+class Privileges:
+    """What a sandbox keeps, worked out before any is forked."""
+
+    def __init__(self) -> None:
+        with open("/proc/sys/kernel/cap_last_cap") as file:
+            last = int(file.read())
+        self._dropped = [capability for capability in range(last + 1) if capability not in KEPT]
+        self._kept = libc.Capabilities(sum(1 << capability for capability in KEPT))
+        self._filter = seccomp.Filter()
+
+    def drop(self) -> None:
+        """Give up everything else for good, for the caller and all that it will start."""
+        for capability in self._dropped:
             libc.prctl(libc.PR_CAPBSET_DROP, capability)
-    libc.set_capabilities(sum(1 << capability for capability in KEPT))
-    libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
-    seccomp.install()
-    # A program inside that runs as the same user could otherwise trace init and reach its socket.
-    libc.prctl(libc.PR_SET_DUMPABLE, 0)
+        self._kept.assume()
+        libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
+        self._filter.install()
+        # A program inside that runs as the same user could otherwise trace init and reach its socket.
+        libc.prctl(libc.PR_SET_DUMPABLE, 0)

@@ -67,7 +67,6 @@ def _shared_memory(config: Message) -> str:
 
 def enter(config: Message, host: HostView) -> None:
     """Build the root described by `config` and make it the caller's root."""
-    os.umask(0o022)
     libc.mount("none", "/", flags=libc.MS_REC | libc.MS_PRIVATE)
     # Layers are named relative to here: mount options must fit one memory page, however deep the cache lies.
     os.chdir(config["layers_dir"] or "/")

@@ -62,15 +62,21 @@ _ABSENT = {"clone3": (435, 435), "io_uring_setup": (425, 425)}
 _CLONE, _UNSHARE = (56, 220), (272, 97)
 
 
-def install() -> None:
-    """Filter the calls of the caller and all it will start; needs no_new_privs. Other machines go without."""
-    known = _MACHINES.get(os.uname().machine)
-    if known is None:
-        return
-    code = _program(*known)
-    buffer = ctypes.create_string_buffer(code, len(code))
-    header = ctypes.create_string_buffer(struct.pack("@HP", len(code) // 8, ctypes.addressof(buffer)))
-    libc.prctl(libc.PR_SET_SECCOMP, _MODE_FILTER, ctypes.addressof(header))
+class Filter:
+    """The filter for this machine, made once; other machines than those known go without."""
+
+    def __init__(self) -> None:
+        known = _MACHINES.get(os.uname().machine)
+        code = _program(*known) if known else b""
+        self._code = ctypes.create_string_buffer(code, len(code))
+        header = struct.pack("@HP", len(code) // 8, ctypes.addressof(self._code))
+        self._header = ctypes.create_string_buffer(header)
+        self._address = ctypes.addressof(self._header) if known else 0
+
+    def install(self) -> None:
+        """Filter the calls of the caller and all it will start; needs no_new_privs."""
+        if self._address:
+            libc.prctl(libc.PR_SET_SECCOMP, _MODE_FILTER, self._address)
 
 
 def _program(column: int, architecture: int) -> bytes:

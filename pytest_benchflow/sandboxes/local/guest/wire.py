@@ -9,6 +9,7 @@ import array
 import json
 import os
 import socket
+import sys
 import traceback
 from typing import Any
 
@@ -18,15 +19,23 @@ _RIGHTS = (socket.SOL_SOCKET, socket.SCM_RIGHTS)
 
 Message = dict[str, Any]
 
+#: What the zygote must know of a sandbox before it forks one.
+PRIVILEGED, NETWORK = b"p", b"n"
+
 
 def pair() -> tuple[socket.socket, socket.socket]:
     """Return two connected packet sockets that no program inherits."""
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 
+def encode(message: Message) -> bytes:
+    """Return a short message as it travels."""
+    return json.dumps(message).encode()
+
+
 def send(sock: socket.socket, message: Message, fds: tuple[int, ...] = ()) -> None:
     """Send one message; the receiver gets its own copies of `fds`."""
-    data = json.dumps(message).encode()
+    data = encode(message)
     if len(data) <= INLINE_BYTES:
         socket.send_fds(sock, [data], fds)
         return
@@ -51,6 +60,23 @@ def receive(sock: socket.socket) -> tuple[Message, list[int]] | None:
             body.seek(0)
             data = body.read()
     return json.loads(data), fds
+
+
+def call(sock: socket.socket, flags: bytes, groups: list[str], control: int) -> None:
+    """Ask the zygote for a sandbox in these control groups that listens to `control`."""
+    socket.send_fds(sock, [b"\n".join([flags, *map(os.fsencode, groups)]) + b"\n"], [control])
+
+
+def receive_call(sock: socket.socket) -> tuple[bytes, list[bytes], int] | None:
+    """Return flags, control groups and control socket of the next call, None when the other end is gone."""
+    try:
+        data, extra, _, _ = sock.recvmsg(INLINE_BYTES, _FDS_SPACE, socket.MSG_CMSG_CLOEXEC)
+    except ConnectionResetError:
+        return None
+    if not data:
+        return None
+    flags, *groups = data.splitlines()
+    return flags, groups, int.from_bytes(extra[0][2], sys.byteorder)
 
 
 def send_failure(sock: socket.socket, error: BaseException) -> None:

@@ -2,6 +2,9 @@
 
 A request carries the sandbox's own control socket. The zygote forks; the child enters new namespaces, forks the
 sandbox's PID 1 and hands the runner a pidfd of it. From then on runner and sandbox speak without the zygote.
+
+Memory that the zygote, or the child before it forks PID 1, writes to is copied for every sandbox: so a request is a
+line of bytes, and the rest of what a sandbox needs to know comes through its own socket, to a process that ends.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import socket
 import time
 from typing import NoReturn
 
-from . import hostview, init, libc, wire
+from . import hostview, init, libc, privileges, signals, wire
 
 #: How long a killed runner's sandboxes may take to end before their control groups are left to the next runner.
 _PATIENCE_SEC = 3.0
@@ -29,23 +32,23 @@ def main(descriptor: int) -> None:
     libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)
     runner = socket.socket(fileno=descriptor)
     host = hostview.look()
+    rights = privileges.Privileges()
     # Objects that no collection ever touches keep their memory pages shared with every fork.
     gc.collect()
     gc.freeze()
     gc.disable()
-    groups: set[str] = set()
-    while (request := wire.receive(runner)) is not None:
-        message, fds = request
-        control = socket.socket(fileno=fds[0])
-        groups.update(message["cgroups"])
+    groups: set[bytes] = set()
+    while request := wire.receive_call(runner):
+        flags, paths, control = request
+        groups.update(paths)
         if os.fork() == 0:
             runner.close()
-            _spawn(control, message, host)
-        control.close()
+            _spawn(control, flags, paths, host, rights)
+        os.close(control)
     _remove(groups)
 
 
-def _remove(groups: set[str]) -> None:
+def _remove(groups: set[bytes]) -> None:
     """Remove the control groups that a runner could not, each as soon as its sandbox is gone."""
     deadline = time.monotonic() + _PATIENCE_SEC
     while groups and time.monotonic() < deadline:
@@ -58,13 +61,15 @@ def _remove(groups: set[str]) -> None:
             time.sleep(0.02)
 
 
-def _spawn(control: socket.socket, message: wire.Message, host: hostview.HostView) -> NoReturn:
+def _spawn(
+    control: int, flags: bytes, groups: list[bytes], host: hostview.HostView, rights: privileges.Privileges
+) -> NoReturn:
     """Enter the namespaces, fork PID 1 of the sandbox there and leave."""
     try:
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signals.default()
         # Before the namespaces: a cgroup namespace begins at the group that its maker is in.
-        entered = [path for path in message["cgroups"] if _enter_group(path)]
-        _enter_namespaces(privileged=message["privileged"], network=message["network"])
+        entered = [path for path in groups if _enter_group(path)]
+        _enter_namespaces(privileged=wire.PRIVILEGED in flags, network=wire.NETWORK in flags)
         # The child waits for this byte: the runner must hold its pidfd before it can say or do anything.
         gate_read, gate_write = os.pipe()
         child = os.fork()
@@ -72,22 +77,30 @@ def _spawn(control: socket.socket, message: wire.Message, host: hostview.HostVie
             os.close(gate_write)
             os.read(gate_read, 1)
             os.close(gate_read)
-            init.main(control, message, host)
+            init.main(control, host, rights)
         pidfd = os.pidfd_open(child)
-        wire.send(control, {"event": "spawned", "cgroups": entered}, (pidfd,))
+        message = {"event": "spawned", "cgroups": [os.fsdecode(path) for path in entered]}
+        wire.send(socket.socket(fileno=control), message, (pidfd,))
     except BaseException as error:
-        wire.send_failure(control, error)
+        wire.send_failure(socket.socket(fileno=control), error)
         os._exit(1)
     os._exit(0)
 
 
-def _enter_group(path: str) -> bool:
+def _enter_group(path: bytes) -> bool:
     # A thread that moves itself needs no lock of the kernel's; moving a process waits for all CPUs, many milliseconds.
-    for name in ("tasks", "cgroup.procs"):
-        with contextlib.suppress(OSError), open(f"{path}/{name}", "r+") as file:
-            file.write("0")
-            file.flush()
-            return True
+    for name in (b"/tasks", b"/cgroup.procs"):
+        try:
+            file = os.open(path + name, os.O_WRONLY | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            os.write(file, b"0")
+        except OSError:
+            continue
+        finally:
+            os.close(file)
+        return True
     return False
 
 
