@@ -15,6 +15,9 @@ _OWN_WORDS = re.compile(
     | retrying\ \(attempt | retry\ finished,\ resuming     # pi
     | (?:warning:\ )?model\ metadata\ for\ .{1,200}\ not\ found
     | we.re\ currently\ experiencing\ high\ demand         # codex
+    | \[mode_update\]\s                                    # gemini
+    | pi\ v\d[\w.]*\s+---                                  # pi
+    | there.s\ an\ issue\ with\ the\ selected\ model\ \(    # claude
     | error:\ (?:failed\ to\ get\ response\ from\ the\ ai\ model | authentication\ failed\ with\ provider)
     | system\ prompt:\s                                    # openhands
     )""",
@@ -62,18 +65,28 @@ def complaint_in(update: dict[str, Json]) -> str | None:
     return ": ".join(text for text in told if text) or None
 
 
+def is_broken(update: dict[str, Json]) -> bool | None:
+    """Say whether an agent is in a state in which only it speaks, not its model (codex); None if it does not tell."""
+    status = as_object(as_object(as_object(update.get("_meta")).get("codex")).get("threadStatus"))
+    return None if not status else status.get("type") == "systemError"
+
+
 @dataclass(slots=True)
 class Evidence:
     """What is known of one turn."""
 
     said: bool = False
     """The agent said or thought something that is not its own word on failing calls."""
+    is_broken: bool = False
+    """Whether the agent has told that whatever it says now is its own word."""
     tool_calls: int = 0
     output_tokens: int = 0
     complaint: str | None = None
     """The last word of the agent on trouble with its model."""
     failed_last: bool = False
     """Whether that word was its last."""
+    _starts: int = 0
+    """How many things were said."""
 
     @property
     def answered(self) -> bool:
@@ -87,15 +100,21 @@ class Evidence:
         """
         if not text.strip():
             return False
-        own, failure = is_own_word(text), is_failure(text)
-        if own or (failure and is_start):
+        own, failure = is_own_word(text), self.is_broken or is_failure(text)
+        if own or (failure and (is_start or self.is_broken)):
             if failure or (self.complaint is None and _TROUBLE.search(text)):
                 self.complaint = text.strip()
             self.failed_last = failure
             return True
+        self._starts += is_start or not self.said
         self.said = True
         self.failed_last = False
         return False
+
+    def take_back(self, message: str | None, error: str) -> None:
+        """Take the only thing that was said for the agent's own word, if the error that ended the turn repeats it."""
+        if message and message.strip() in error and self._starts == 1:
+            self.said = False
 
     def saw_tool_call(self) -> None:
         """Take a tool call, which only a model makes."""

@@ -51,17 +51,20 @@ class TimedOut:
 Ending: TypeAlias = Answered | Failed | Died | TimedOut
 
 
-def conclude(ending: Ending, turn: Evidence, *, answered_before: bool, agent: str) -> tuple[AgentOutcome, str | None]:
+def conclude(
+    ending: Ending, turn: Evidence, *, answered_before: bool, agent: str, model: str | None = None
+) -> tuple[AgentOutcome, str | None]:
     """Return outcome and detail of a prompt; an agent whose model never answered is no result but an error."""
     answered = answered_before or turn.answered
+    named = f" {model}" if model else ""
     match ending:
         case Answered(reason):
             if not answered and reason not in _OF_THE_MODEL:
-                raise provider_error(turn.complaint, f"{agent} ended its turn without an answer of its model")
+                raise provider_error(turn.complaint, f"{agent} ended its turn without an answer of its model{named}")
             return _of_stop(reason, turn)
         case Failed(code, message):
             if not answered:
-                raise provider_error(f"{message} (code {code})", f"{agent} got no answer from its model")
+                raise provider_error(f"{message} (code {code})", f"{agent} got no answer from its model{named}")
             return AgentOutcome.GAVE_UP, one_line(message, _SHOWN)
         case Died(detail):
             if not answered:
@@ -69,7 +72,7 @@ def conclude(ending: Ending, turn: Evidence, *, answered_before: bool, agent: st
             return AgentOutcome.CRASHED, detail
         case TimedOut(_, limit, detail):
             if not answered:
-                what = f"the model of {agent} never answered within {limit:g} s"
+                what = f"the model{named} of {agent} never answered within {limit:g} s"
                 raise provider_error(turn.complaint, what, retryable=ending.reason == "idle_timeout")
             return AgentOutcome.TIMED_OUT, detail
 

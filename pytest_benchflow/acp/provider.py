@@ -27,7 +27,7 @@ _REASONS = (
         True,
     ),
 )
-_UNKNOWN = "look at its log, and check that the provider can be reached from the sandbox"
+_UNKNOWN = "look at its log, check key and model id, and that the provider can be reached from the sandbox"
 
 
 def provider_error(complaint: str | None, what: str, *, retryable: bool = False) -> ProviderError:

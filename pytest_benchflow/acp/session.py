@@ -52,6 +52,7 @@ class AcpSession:
         self._emit_event = emit
         self.turns = Turns(self._emit, loop.time)
         self._answered = False
+        self._prompted = False
         self._over: str | None = None
         self._cancelling = False
         self._traffic = loop.time()
@@ -67,8 +68,8 @@ class AcpSession:
 
     @property
     def answered(self) -> bool:
-        """Whether the model answered at least once in this session."""
-        return self._answered or self.turns.evidence.answered
+        """Whether the model answered at least once in this session; nothing that comes before a prompt is an answer."""
+        return self._answered or (self._prompted and self.turns.evidence.answered)
 
     @property
     def label(self) -> str:
@@ -92,7 +93,7 @@ class AcpSession:
             raise AgentError(f"the session with {self.label} is over: {self._over}")
         turns, before = self.turns, self.answered
         turns.begin(text)
-        self._answered = before
+        self._answered, self._prompted = before, True
         try:
             ending, answer = await self._converse(text, timeout_sec)
         except BaseException:
@@ -107,7 +108,11 @@ class AcpSession:
         self._close_turn(ending, stop_reason, usage, used)
         if self.peer.failure is not None:
             raise self.peer.failure
-        outcome, detail = conclude(ending, turns.evidence, answered_before=before, agent=self.label)
+        if isinstance(ending, Failed):
+            turns.evidence.take_back(turns.message, ending.message)
+        outcome, detail = conclude(
+            ending, turns.evidence, answered_before=before, agent=self.label, model=self.plan.model
+        )
         self._check_model(used)
         return PromptResult(
             outcome,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pytest_benchflow.acp.choices import Choices
-from pytest_benchflow.acp.evidence import Evidence, complaint_in
+from pytest_benchflow.acp.evidence import Evidence, complaint_in, is_broken
 from pytest_benchflow.acp.messages import Messages
 from pytest_benchflow.acp.shapes import as_list, as_object, as_text
 from pytest_benchflow.acp.tool_calls import ToolCalls
@@ -62,6 +62,8 @@ class Turns:
             self.choices.take(update)
         elif (complaint := complaint_in(update)) is not None:
             self.evidence.complaint = complaint
+        elif (broken := is_broken(update)) is not None:
+            self.evidence.is_broken = broken
         if "cost" in update or "_meta" in update:
             self.meter.update(update)
 

@@ -23,6 +23,9 @@ OF_THE_AGENT = [
     "Model metadata for `mock-model` not found. Defaulting to fallback metadata.",
     "We’re currently experiencing high demand, which may cause temporary errors.\n\n",
     "System Prompt:\nYou are a helpful agent",
+    "[MODE_UPDATE] yolo",
+    "pi v0.87.1\n---\n",
+    "There's an issue with the selected model (mock-model). It may not exist or you may not have access to it.",
     'API Error: 500 {"type":"error","error":{"type":"api_error"}}',
     "[API Error: 401 Incorrect API key provided]",
     "Please run /login · API Error: 401",
@@ -85,6 +88,37 @@ def test_a_failure_after_an_answer_is_remembered_as_the_last_word() -> None:
     assert evidence.failed_last
     evidence.saw_tool_call()
     assert not evidence.failed_last
+
+
+def test_the_words_of_an_agent_that_is_broken_are_its_own() -> None:
+    evidence = Evidence(is_broken=True)
+    assert evidence.hear("model mock-model not found", is_start=True)
+    assert evidence.complaint == "model mock-model not found"
+    assert not evidence.answered
+
+
+@pytest.mark.parametrize(
+    ("said", "error", "answered"),
+    [
+        (["Prompt is too long"], "Internal error: Prompt is too long", False),
+        (["Prompt is", " too long"], "Internal error: Prompt is too long", False),
+        (["I am at work."], "Internal error: the model went away", True),
+    ],
+)
+def test_words_that_the_error_repeats_prove_nothing(said: list[str], error: str, answered: bool) -> None:
+    evidence = Evidence()
+    for number, text in enumerate(said):
+        evidence.hear(text, is_start=number == 0)
+    evidence.take_back("".join(said), error)
+    assert evidence.answered is answered
+
+
+def test_an_answer_before_the_words_that_the_error_repeats_stays_one() -> None:
+    evidence = Evidence()
+    evidence.hear("Let me think.", is_start=True)
+    evidence.hear("It broke", is_start=True)
+    evidence.take_back("It broke", "Internal error: It broke")
+    assert evidence.answered
 
 
 @pytest.mark.parametrize(
@@ -155,6 +189,12 @@ def test_an_end_without_an_answer_is_an_error(
     with pytest.raises(error) as caught:
         conclude(ending, turn, answered_before=False, agent="x")
     assert told in str(caught.value)
+
+
+@pytest.mark.parametrize("ending", [Answered("end_turn"), Failed(1, "no"), TimedOut("wall_clock_timeout", 5, "over")])
+def test_the_error_names_the_model(ending: Ending) -> None:
+    with pytest.raises(ProviderError, match="model mock-model"):
+        conclude(ending, NOTHING, answered_before=False, agent="x", model="mock-model")
 
 
 @pytest.mark.parametrize(

@@ -301,3 +301,14 @@ def test_names_of_one_model(asked: str, reported: str, same: bool) -> None:
 )
 def test_a_model_that_answered_in_place_of_another(asked: str, used: list[str], other: str | None) -> None:
     assert other_model(asked, used, ["auto", "pro", "flash"]) == other
+
+
+async def test_what_an_agent_says_before_it_is_asked_is_no_answer() -> None:
+    agent = Agent()
+    agent._handlers["session_prompt"] = {"stopReason": "end_turn"}
+    session = await opened(agent, PLAN)
+    agent.notify({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "Welcome to the agent."}})
+    await session.next_report()
+    with pytest.raises(ProviderError, match="without an answer of its model"):
+        await session.prompt("Go.", timeout_sec=5)
+    await session.close()

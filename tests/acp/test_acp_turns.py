@@ -117,6 +117,20 @@ async def test_notices_of_the_agent_stand_alone(scene: Scene) -> None:
     assert scene.turns.message == "Done."
 
 
+async def test_what_an_agent_says_after_its_system_failed_is_its_own(scene: Scene) -> None:
+    def status(word: str) -> None:
+        scene.turns.update(
+            {"sessionUpdate": "session_info_update", "_meta": {"codex": {"threadStatus": {"type": word}}}}
+        )
+
+    status("systemError")
+    scene.say("model mock-model not found\n\n")
+    assert not scene.turns.evidence.answered
+    status("active")
+    scene.say("Here I am.")
+    assert scene.turns.evidence.answered
+
+
 @pytest.mark.parametrize(
     ("content", "texts"),
     [
