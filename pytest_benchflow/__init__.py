@@ -11,27 +11,147 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pytest_benchflow.rollout import Rollout, RolloutConfig, RolloutResult, run
+    from pytest_benchflow.environment import Environment
+    from pytest_benchflow.errors import BenchflowError, UsageError
+    from pytest_benchflow.jobs import (
+        BenchmarkMetrics,
+        Evaluation,
+        EvaluationConfig,
+        EvaluationResult,
+        RetryConfig,
+        TaskFailure,
+        TaskMetrics,
+        collect_metrics,
+    )
+    from pytest_benchflow.rollout import (
+        BaseUser,
+        FunctionUser,
+        PassthroughUser,
+        Role,
+        Rollout,
+        RolloutConfig,
+        RolloutFile,
+        RolloutResult,
+        RoundResult,
+        Scene,
+        Step,
+        Turn,
+        compile_scenes_to_steps,
+        load_rollout_file,
+        rollout_config_from_dict,
+        rollout_config_from_yaml,
+        trial_config_from_dict,
+        trial_config_from_yaml,
+    )
+    from pytest_benchflow.runtime import Agent, Runtime, RuntimeConfig, RuntimeResult, run
+    from pytest_benchflow.sdk import SDK
     from pytest_benchflow.tasks import Task, TaskError, load_task
 
-_HOMES = {
-    "Rollout": "rollout",
-    "RolloutConfig": "rollout",
-    "RolloutResult": "rollout",
-    "Task": "tasks",
-    "TaskError": "tasks",
-    "load_task": "tasks",
-    "run": "rollout",
+    Trial, TrialConfig, RunResult = Rollout, RolloutConfig, RolloutResult
+    Job, JobConfig, JobResult = Evaluation, EvaluationConfig, EvaluationResult
+
+_NAMES = {
+    "environment": ("Environment",),
+    "errors": ("BenchflowError", "UsageError"),
+    "jobs": (
+        "BenchmarkMetrics",
+        "Evaluation",
+        "EvaluationConfig",
+        "EvaluationResult",
+        "RetryConfig",
+        "TaskFailure",
+        "TaskMetrics",
+        "collect_metrics",
+    ),
+    "rollout": (
+        "BaseUser",
+        "FunctionUser",
+        "PassthroughUser",
+        "Role",
+        "Rollout",
+        "RolloutConfig",
+        "RolloutFile",
+        "RolloutResult",
+        "RoundResult",
+        "Scene",
+        "Step",
+        "Turn",
+        "compile_scenes_to_steps",
+        "load_rollout_file",
+        "rollout_config_from_dict",
+        "rollout_config_from_yaml",
+        "trial_config_from_dict",
+        "trial_config_from_yaml",
+    ),
+    "runtime": ("Agent", "Runtime", "RuntimeConfig", "RuntimeResult", "run"),
+    "sdk": ("SDK",),
+    "tasks": ("Task", "TaskError", "load_task"),
+}
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
+#: What things were called in older releases.
+_ALIASES = {
+    "Job": "Evaluation",
+    "JobConfig": "EvaluationConfig",
+    "JobResult": "EvaluationResult",
+    "RunResult": "RolloutResult",
+    "Trial": "Rollout",
+    "TrialConfig": "RolloutConfig",
 }
 
-__all__ = ["Rollout", "RolloutConfig", "RolloutResult", "Task", "TaskError", "load_task", "run"]
+__all__ = [
+    "SDK",
+    "Agent",
+    "BaseUser",
+    "BenchflowError",
+    "BenchmarkMetrics",
+    "Environment",
+    "Evaluation",
+    "EvaluationConfig",
+    "EvaluationResult",
+    "FunctionUser",
+    "Job",
+    "JobConfig",
+    "JobResult",
+    "PassthroughUser",
+    "RetryConfig",
+    "Role",
+    "Rollout",
+    "RolloutConfig",
+    "RolloutFile",
+    "RolloutResult",
+    "RoundResult",
+    "RunResult",
+    "Runtime",
+    "RuntimeConfig",
+    "RuntimeResult",
+    "Scene",
+    "Step",
+    "Task",
+    "TaskError",
+    "TaskFailure",
+    "TaskMetrics",
+    "Trial",
+    "TrialConfig",
+    "Turn",
+    "UsageError",
+    "collect_metrics",
+    "compile_scenes_to_steps",
+    "load_rollout_file",
+    "load_task",
+    "rollout_config_from_dict",
+    "rollout_config_from_yaml",
+    "run",
+    "trial_config_from_dict",
+    "trial_config_from_yaml",
+]
 
 
 def __getattr__(name: str) -> object:
     """Import a public name when it is first used, so that the pytest plugin stays cheap."""
-    if name not in _HOMES:
+    actual = _ALIASES.get(name, name)
+    if actual not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[actual]}"), actual)
 
 
 def __dir__() -> list[str]:

@@ -28,6 +28,8 @@ LAYERS = (
 )
 #: Modules at the top of the package that every layer may use, because they use nothing.
 BASE = frozenset({"errors", "events", "hints", "text", "cache"})
+#: Modules at the top of the package that are its face for plain Python, with no pytest in them.
+LIBRARY = frozenset({"environment", "runtime", "sdk"})
 #: Parts that work on top of pytest but are folders of their own.
 TOP_FOLDERS = frozenset({"cli", "testing"})
 HEAVY = ("pydantic", "docker", "yaml", "rich", "acp", "daytona_sdk", "modal", "litellm", "junit_xml")
@@ -49,6 +51,8 @@ def part_of(module: str) -> str:
         return "library"
     if parts[1] in BASE:
         return "base"
+    if parts[1] in LIBRARY:
+        return "library"
     return parts[1] if (PACKAGE / parts[1]).is_dir() and parts[1] not in TOP_FOLDERS else "pytest"
 
 

@@ -6,17 +6,17 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
 
 from pytest_benchflow.errors import BadValue
 from pytest_benchflow.jobs.retry import RetryConfig
-from pytest_benchflow.rollout import RolloutConfig, RolloutFile, Scene
+from pytest_benchflow.rollout import RolloutConfig, RolloutFile, Scene, make_config
 
 DEFAULT_AGENT = "claude-agent-acp"
 DEFAULT_CONCURRENCY = 4
 
 #: Settings that every rollout gets under the same name, where they are given.
 _OF_ROLLOUTS = (
+    "agent",
     "model",
     "reasoning_effort",
     "prompts",
@@ -105,10 +105,6 @@ class EvaluationConfig:
         if self.file is not None:
             given = self.file.config(task)
         else:
-            fields: dict[str, Any] = {
-                name: value for name in _OF_ROLLOUTS if (value := getattr(self, name)) is not None
-            }
-            if self.sandbox_user != "agent":
-                fields["sandbox_user"] = self.sandbox_user
-            given = RolloutConfig(task_path=task, agent=self.agent, **fields)
+            fields = {name: getattr(self, name) for name in _OF_ROLLOUTS}
+            given = make_config({**fields, "task_path": task, "sandbox_user": self.sandbox_user or "none"})
         return replace(given, trial=trial, jobs_dir=job.parent, job_name=job.name, key=key)

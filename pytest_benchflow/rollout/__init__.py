@@ -1,6 +1,7 @@
 """Rollouts: one agent configuration on one task, once."""
 
-from pytest_benchflow.rollout.config import RolloutConfig
+from pytest_benchflow.rollout.config import PreAgentHook, RolloutConfig
+from pytest_benchflow.rollout.environment import agent_spec
 from pytest_benchflow.rollout.files import SCHEMA as ROLLOUT_SCHEMA
 from pytest_benchflow.rollout.files import (
     RolloutFile,
@@ -15,7 +16,7 @@ from pytest_benchflow.rollout.native import document_prompts, document_scenes
 from pytest_benchflow.rollout.resources import Resources
 from pytest_benchflow.rollout.result import ErrorInfo, RolloutResult
 from pytest_benchflow.rollout.rollout import Rollout
-from pytest_benchflow.rollout.run import run
+from pytest_benchflow.rollout.run import make_config, run_rollout
 from pytest_benchflow.rollout.scenes import Role, Scene, Step, Turn, compile_scenes_to_steps
 from pytest_benchflow.rollout.store import utc_now, write_json
 from pytest_benchflow.rollout.users import BaseUser, FunctionUser, PassthroughUser, RoundResult, load_user
@@ -27,6 +28,7 @@ __all__ = [
     "FunctionUser",
     "LoopStrategy",
     "PassthroughUser",
+    "PreAgentHook",
     "Resources",
     "Role",
     "Rollout",
@@ -37,15 +39,17 @@ __all__ = [
     "Scene",
     "Step",
     "Turn",
+    "agent_spec",
     "compile_scenes_to_steps",
     "document_prompts",
     "document_scenes",
     "load_rollout_file",
     "load_user",
+    "make_config",
     "parse_loop",
     "rollout_config_from_dict",
     "rollout_config_from_yaml",
-    "run",
+    "run_rollout",
     "trial_config_from_dict",
     "trial_config_from_yaml",
     "utc_now",

@@ -3,35 +3,44 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
 
 from pytest_benchflow.agents import AgentRegistry
-from pytest_benchflow.errors import UsageError
+from pytest_benchflow.errors import BadValue
 from pytest_benchflow.rollout.config import RolloutConfig
 from pytest_benchflow.rollout.resources import Resources
-from pytest_benchflow.rollout.result import RolloutResult
 from pytest_benchflow.rollout.rollout import Rollout
 from pytest_benchflow.sandboxes import SandboxRegistry
 
+if TYPE_CHECKING:
+    from pytest_benchflow.rollout.result import RolloutResult
 
-async def run(
-    subject: str | RolloutConfig,
-    *,
-    task_path: str | Path | None = None,
-    model: str | None = None,
-    sandbox: str = "auto",
+
+def make_config(given: Mapping[str, Any]) -> RolloutConfig:
+    """Return the configuration of these fields; None leaves one as it is by default, `none` as a user is root."""
+    said = {key: value for key, value in given.items() if value is not None}
+    if said.get("sandbox_user") in ("none", "null"):
+        said["sandbox_user"] = None
+    if said.get("skill_mode") == "no-skill":
+        del said["skill_mode"]
+    for key in said:
+        if key not in {field.name for field in fields(RolloutConfig)}:
+            raise BadValue(f"{key} is not supported yet", advice="leave it out")
+    return RolloutConfig(**said)
+
+
+async def run_rollout(
+    config: RolloutConfig, *, agents: AgentRegistry | None = None, sandboxes: SandboxRegistry | None = None
 ) -> RolloutResult:
-    """Run a rollout: of a configuration, or of an agent by name on `task_path`."""
-    if isinstance(subject, RolloutConfig):
-        config = subject
-    elif task_path is None:
-        raise UsageError(f"run({subject!r}) names no task", advice="pass task_path=")
-    else:
-        job = time.strftime("%Y-%m-%d__%H-%M-%S")
-        config = RolloutConfig(task_path=Path(task_path), agent=subject, model=model, sandbox=sandbox, job_name=job)
-    agents = AgentRegistry()
-    agents.load_entry_points()
-    resources = Resources(agents, SandboxRegistry())
+    """Run a rollout to its end; without a job's name it gets a job of its own, called by the time."""
+    if agents is None:
+        agents = AgentRegistry()
+        agents.load_entry_points()
+    if config.job_name is None:
+        config = replace(config, job_name=time.strftime("%Y-%m-%d__%H-%M-%S"))
+    resources = Resources(agents, sandboxes or SandboxRegistry())
     try:
         rollout = await Rollout.create(config, resources)
         return await rollout.run()

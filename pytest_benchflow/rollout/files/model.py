@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_benchflow.agents import FREE_AGENTS
 from pytest_benchflow.errors import BadValue
-from pytest_benchflow.rollout.config import RolloutConfig
 from pytest_benchflow.rollout.scenes import Capabilities, Role, Scene, Turn
 from pytest_benchflow.rollout.users import BaseUser, load_user
 
 if TYPE_CHECKING:
+    from pytest_benchflow.rollout.config import RolloutConfig
     from pytest_benchflow.tasks import Problem, SourceSpec
-
-#: As `sandbox_user`, root.
-NO_USER = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,13 +150,17 @@ class RolloutFile:
         return tuple(scene.scene(default) for scene in self.scenes)
 
     def config(self, task_path: Path | str | None = None) -> RolloutConfig:
-        """Return the configuration of one rollout: the file's task, or the one given."""
-        return RolloutConfig(**self.said(), **self._played(), task_path=self._task(task_path))
+        """Return the configuration of one rollout: on the file's task, or the one given."""
+        from pytest_benchflow.rollout.run import make_config
+
+        return make_config({**self.said(), **self._played(), "task_path": self._task(task_path)})
 
     def said(self) -> dict[str, Any]:
         """Return what the file settles of a rollout's configuration, apart from task, agents and prompts."""
+        user = self.user
         fields: dict[str, Any] = {
             "sandbox": self.sandbox,
+            "sandbox_user": self.sandbox_user,
             "sandbox_setup_timeout": self.sandbox_setup_timeout,
             "threshold": self.threshold,
             "timeout": self.timeout,
@@ -169,6 +170,9 @@ class RolloutFile:
             "skills_dir": self.skills_dir,
             "skill_mode": self.skill_mode,
             "services": self.services,
+            "user": None if user is None else user.load(),
+            "max_user_rounds": None if user is None else user.max_rounds,
+            "oracle_access": None if user is None else user.oracle_access,
             "loop_strategy": self.loop_strategy,
             "jobs_dir": self.jobs_dir,
             "job_name": self.job_name,
@@ -177,14 +181,7 @@ class RolloutFile:
             "context_root": self.context_root,
             "base_image_override": self.base_image_override,
         }
-        said = {key: value for key, value in fields.items() if value is not None}
-        if self.sandbox_user is not None:
-            said["sandbox_user"] = None if self.sandbox_user == NO_USER else self.sandbox_user
-        if self.user is not None:
-            said |= {"user": self.user.load(), "oracle_access": self.user.oracle_access}
-            if self.user.max_rounds is not None:
-                said["max_user_rounds"] = self.user.max_rounds
-        return said
+        return {key: value for key, value in fields.items() if value is not None}
 
     def _played(self) -> dict[str, Any]:
         if not self.pins_agents:
