@@ -1,5 +1,10 @@
 """Agents: what can be put to work on a task."""
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
 from pytest_benchflow.agents.base import (
     Access,
     Agent,
@@ -11,22 +16,58 @@ from pytest_benchflow.agents.base import (
     Session,
     Usage,
 )
-from pytest_benchflow.agents.bundles import Bundle, BundleSpec, BundleStore
 from pytest_benchflow.agents.registry import FREE_AGENTS, AgentRegistry
+
+if TYPE_CHECKING:
+    from pytest_benchflow.agents.acp_agent import AcpAgent
+    from pytest_benchflow.agents.legacy import CredentialFile, HostAuthFile, SubscriptionAuth
+    from pytest_benchflow.agents.manifest import AgentManifest
+    from pytest_benchflow.agents.manifest_file import parse_manifest, read_manifest
+    from pytest_benchflow.agents.preflight import missing_access
+    from pytest_benchflow.agents.registration import get_agent, list_agents, register_agent
+
+_HOMES = {
+    "AcpAgent": "acp_agent",
+    "AgentManifest": "manifest",
+    "CredentialFile": "legacy",
+    "HostAuthFile": "legacy",
+    "SubscriptionAuth": "legacy",
+    "get_agent": "registration",
+    "list_agents": "registration",
+    "missing_access": "preflight",
+    "parse_manifest": "manifest_file",
+    "read_manifest": "manifest_file",
+    "register_agent": "registration",
+}
 
 __all__ = [
     "FREE_AGENTS",
     "Access",
+    "AcpAgent",
     "Agent",
     "AgentContext",
+    "AgentManifest",
     "AgentOutcome",
     "AgentRegistry",
     "AgentRequest",
-    "Bundle",
-    "BundleSpec",
-    "BundleStore",
+    "CredentialFile",
     "HomeFile",
+    "HostAuthFile",
     "PromptResult",
     "Session",
+    "SubscriptionAuth",
     "Usage",
+    "get_agent",
+    "list_agents",
+    "missing_access",
+    "parse_manifest",
+    "read_manifest",
+    "register_agent",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Import what few runs need when it is first used."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

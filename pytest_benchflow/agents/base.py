@@ -31,7 +31,7 @@ class AgentRequest:
 
     model: str | None = None
     effort: str | None = None
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Variables given on purpose, which come before all others."""
 
 
@@ -41,20 +41,24 @@ class HomeFile:
 
     path: str
     """Relative to the home directory."""
-    content: bytes
+    content: bytes = field(repr=False)
+    variable: str | None = None
+    """Variable that is to hold its absolute path."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
     """How an agent reaches its model: worked out before anything starts, handed over inside, never written down."""
 
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
     files: tuple[HomeFile, ...] = ()
-    secrets: frozenset[str] = frozenset()
+    secrets: frozenset[str] = field(default=frozenset(), repr=False)
     """Values that must not appear in any result, log or report."""
     model: str | None = None
     """The model as the agent itself spells it."""
     notes: tuple[str, ...] = ()
+    auth_method: str | None = None
+    """How the agent is to authenticate with what it was given, in its own word."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,46 +1,136 @@
-"""The agents this run knows: built in, from entry points, from `pytest_bf_register_agents`."""
+"""The agents this run knows: built in, registered, from a directory of manifests, from installed packages and hooks."""
 
 from __future__ import annotations
 
+import os
 from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_benchflow.agents.base import Agent
+from pytest_benchflow.agents.builtin import BUILT_IN, OWNERS, built_in_manifest
 from pytest_benchflow.agents.nop import NopAgent
 from pytest_benchflow.agents.oracle import OracleAgent
 from pytest_benchflow.errors import UsageError
-from pytest_benchflow.hints import did_you_mean
+from pytest_benchflow.hints import closest
+
+if TYPE_CHECKING:
+    from pytest_benchflow.agents.manifest import AgentManifest
 
 ENTRY_POINT_GROUP = "pytest_benchflow.agents"
 FREE_AGENTS = frozenset({"oracle", "nop"})
 """Agents that call no model, so running them costs nothing."""
+_COMMAND = "cmd:"
+_ACP = "acp/"
 
 
 class AgentRegistry:
     """Look agents up by name; an unknown one is answered with the nearest known."""
 
-    def __init__(self) -> None:
-        self._agents: dict[str, Agent] = {}
-        self.register(OracleAgent())
-        self.register(NopAgent())
+    def __init__(self, directory: Path | None = None) -> None:
+        """Take manifests from `directory` too; without one, from the directory that BF_AGENTS_DIR names."""
+        chosen = os.environ.get("BF_AGENTS_DIR", "").strip()
+        self._directory = directory or (Path(chosen) if chosen else None)
+        self._read: dict[str, AgentManifest] | None = None
+        self._registered: dict[str, Agent | AgentManifest] = {"oracle": OracleAgent(), "nop": NopAgent()}
+        self._made: dict[str, Agent] = {}
 
-    def register(self, agent: Agent) -> None:
-        """Add an agent; a name can be taken once."""
-        if agent.name in self._agents:
-            raise UsageError(f"agent {agent.name!r} is registered twice", advice="give one of them another name")
-        self._agents[agent.name] = agent
+    def register(self, agent: Agent | AgentManifest, *, replace: bool = False) -> None:
+        """Add an agent, or one that a manifest describes; a name can be taken once unless it is to be replaced."""
+        for word in (agent.name, *getattr(agent, "aliases", ())):
+            if not replace and (word in OWNERS or any(word in _words(other) for other in self._registered.values())):
+                raise UsageError(f"agent {word!r} is registered twice", advice="give one of them another name")
+        self._registered[agent.name] = agent
+        self._made.clear()
 
     def load_entry_points(self) -> None:
-        """Add what installed packages offer: each entry point names a callable that returns an agent."""
+        """Add what installed packages offer: each entry point names a callable that returns an agent or a manifest."""
         for entry in entry_points(group=ENTRY_POINT_GROUP):
             self.register(entry.load()())
 
     def names(self) -> list[str]:
-        """Return every known name, sorted."""
-        return sorted(self._agents)
+        """Return every known name, sorted; aliases are not among them."""
+        return sorted({*self._registered, *self._manifests(), *BUILT_IN})
 
     def get(self, name: str) -> Agent:
-        """Return the agent called `name`."""
-        try:
-            return self._agents[name]
-        except KeyError:
-            raise UsageError(f"unknown agent {name!r}", advice=did_you_mean(name, self._agents)) from None
+        """Return the agent that a user's word means: a name, an alias, a manifest's path or `cmd: …`."""
+        name = name.strip()
+        if name not in self._made:
+            self._made[name] = self._make(name)
+        return self._made[name]
+
+    def manifest(self, name: str) -> AgentManifest:
+        """Return the manifest behind a user's word; an agent without one is an error."""
+        from pytest_benchflow.agents.manifest import AgentManifest
+
+        found = self._find(name.strip())
+        if not isinstance(found, AgentManifest):
+            raise UsageError(f"agent {found.name!r} has no manifest", advice="it is made of Python alone")
+        return found
+
+    def manifests(self) -> list[AgentManifest]:
+        """Return every manifest, by name."""
+        from pytest_benchflow.agents.manifest import AgentManifest
+
+        return [found for name in self.names() if isinstance(found := self._find(name), AgentManifest)]
+
+    def _make(self, name: str) -> Agent:
+        if name.startswith(_ACP):
+            return self.get(name.removeprefix(_ACP))
+        found = self._find(name)
+        if name in _words(found):
+            return self._made.setdefault(found.name, _agent(found))
+        return _agent(found)
+
+    def _find(self, name: str) -> Agent | AgentManifest:
+        registered = next((one for one in self._registered.values() if name in _words(one)), None)
+        if registered is not None:
+            return registered
+        if name.startswith(_COMMAND):
+            from pytest_benchflow.agents.raw import raw_manifest
+
+            return raw_manifest(name.removeprefix(_COMMAND))
+        if name.endswith(".toml"):
+            from pytest_benchflow.agents.manifest_file import read_manifest
+
+            return read_manifest(Path(name))
+        known = self._manifests()
+        own = next((one for one in known.values() if name in _words(one)), None)
+        if own is not None:
+            return own
+        if name not in OWNERS:
+            raise self._unknown(name)
+        return known.get(OWNERS[name]) or built_in_manifest(OWNERS[name])
+
+    def _manifests(self) -> dict[str, AgentManifest]:
+        """Return what the directory holds and what was registered for the whole process."""
+        from pytest_benchflow.agents.registration import REGISTERED
+
+        if self._read is None:
+            if self._directory is None:
+                self._read = {}
+            else:
+                from pytest_benchflow.agents.directory import read_directory
+
+                self._read = read_directory(self._directory)
+        return {**self._read, **REGISTERED}
+
+    def _unknown(self, name: str) -> UsageError:
+        known = {*OWNERS}.union(*map(_words, (*self._registered.values(), *self._manifests().values())))
+        near = closest(name, known)
+        hint = f"Did you mean: {near!r}?" if near else f"Available: {', '.join(sorted(known))}"
+        return UsageError(f"Unknown agent: {name!r}. {hint}")
+
+
+def _words(agent: Agent | AgentManifest) -> tuple[str, ...]:
+    aliases: tuple[str, ...] = getattr(agent, "aliases", ())
+    return (agent.name, *aliases)
+
+
+def _agent(found: Agent | AgentManifest) -> Agent:
+    if found.name in FREE_AGENTS and not hasattr(found, "launch"):
+        return found
+    from pytest_benchflow.agents.acp_agent import AcpAgent
+    from pytest_benchflow.agents.manifest import AgentManifest
+
+    return AcpAgent(found) if isinstance(found, AgentManifest) else found

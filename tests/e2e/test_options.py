@@ -265,8 +265,8 @@ def test_a_job_name_that_is_taken_is_refused_before_anything_runs(project: Proje
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (["--bf-agent=orakle"], "unknown agent 'orakle'; did you mean oracle?"),
-        (["--bf-agent=zzz"], "unknown agent 'zzz'; known: "),
+        (["--bf-agent=orakle"], "Unknown agent: 'orakle'. Did you mean: 'oracle'?"),
+        (["--bf-agent=zzz"], "Unknown agent: 'zzz'. Available: "),
         (["--bf-sandbox=locl"], "unknown sandbox 'locl'; did you mean local?"),
         (["--bf-trials=0"], "--bf-trials is '0'; give a whole number from 1 up"),
         (["--bf-threshold=nan"], "--bf-threshold is 'nan'; give a number"),

@@ -150,8 +150,8 @@ def test_overrides_repeat_some_tasks_only(project: Project) -> None:
     ("text", "message"),
     [
         ("[tool.benchflow]\nthresold = 1\n", "[tool.benchflow] thresold is not known; did you mean threshold?"),
-        ("[tool.benchflow]\nagent = 'orakle'\n", "unknown agent 'orakle'; did you mean oracle?"),
-        ("[[tool.benchflow.agents]]\nname = 'nopp'\n", "unknown agent 'nopp'; did you mean nop?"),
+        ("[tool.benchflow]\nagent = 'orakle'\n", "Unknown agent: 'orakle'. Did you mean: 'oracle'?"),
+        ("[[tool.benchflow.agents]]\nname = 'nopp'\n", "Unknown agent: 'nopp'. Did you mean: 'nop'?"),
     ],
 )
 def test_a_bad_table_ends_the_run_with_one_line(project: Project, text: str, message: str) -> None:

@@ -1,0 +1,114 @@
+"""Work out how an agent reaches the model it is asked for: from a manifest and the sources of variables to `Access`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from urllib.parse import urlsplit
+
+from pytest_benchflow.agents.base import Access, AgentRequest, HomeFile
+from pytest_benchflow.agents.credentials import Grant, find_grant, required_variables
+from pytest_benchflow.agents.logins import is_secret_name
+from pytest_benchflow.agents.manifest import AgentManifest, Dialect
+from pytest_benchflow.agents.providers import provider_of_bare, split_model
+from pytest_benchflow.agents.route import Route, find_route
+from pytest_benchflow.agents.sources import Sources
+from pytest_benchflow.agents.template import Values, fill, fill_env, fill_tree, names_in, render
+from pytest_benchflow.errors import UsageError
+
+_SHORTEST_SECRET = 8
+
+
+def resolve_access(manifest: AgentManifest, request: AgentRequest, sources: Sources) -> Access:
+    """Return what the agent gets; what is missing or cannot work is an error before anything starts."""
+    if request.effort is not None and manifest.effort is None:
+        raise UsageError(f"agent {manifest.name!r} offers no choice of effort", advice="leave --bf-effort out")
+    asked = request.model or _generic_model(manifest, sources) or manifest.model.default
+    if asked is None and manifest.model.required:
+        raise UsageError(f"Agent {manifest.name!r} has no default model", advice="pass --bf-model")
+    required = required_variables(manifest, sources)
+    if not manifest.protocols:
+        return _unguided(manifest, asked, request, sources, required)
+    route = find_route(manifest, asked, sources)
+    grant = find_grant(manifest, route, sources)
+    dialect = manifest.protocols[route.protocol]
+    values = _values(route, grant, dialect, request, sources)
+    in_dialect = "api_key" in names_in(dialect.env)
+    env = fill_env(manifest.env, values) | fill_env(dialect.env, values) | ({} if in_dialect else grant.env) | required
+    return Access(
+        env=_with_explicit(env, request.env),
+        files=_files(manifest, values, grant.files),
+        secrets=grant.secrets | _secret_values(request.env) | {*required.values()} | _url_secrets(route.base_url),
+        model=None if route.model is None else fill(manifest.model.name, values),
+        notes=() if grant.note is None else (grant.note,),
+        auth_method=grant.auth_method or dialect.auth_method or manifest.auth_method,
+    )
+
+
+def _generic_model(manifest: AgentManifest, sources: Sources) -> str | None:
+    return sources.look(manifest.generic.model) if manifest.generic.model else None
+
+
+def _values(route: Route, grant: Grant, dialect: Dialect, request: AgentRequest, sources: Sources) -> Values:
+    """Return what the placeholders of a manifest stand for."""
+    url = route.base_url if route.base_url.endswith(dialect.suffix) else route.base_url + dialect.suffix
+    provider = route.provider
+    return {
+        "model": route.model,
+        "base_url": url,
+        "other_base_url": None if route.is_usual else url,
+        "api_key": grant.api_key,
+        "api": dialect.api,
+        "provider": provider.name,
+        "effort": request.effort,
+        "api_version": provider.value("AZURE_API_VERSION", sources.look) if "azure" in provider.name else None,
+        "project": provider.value("GOOGLE_CLOUD_PROJECT", sources.look),
+        "location": provider.value("GOOGLE_CLOUD_LOCATION", sources.look),
+        "region": provider.value("AWS_REGION", sources.look),
+    }
+
+
+def _files(manifest: AgentManifest, values: Values, granted: Iterable[HomeFile]) -> tuple[HomeFile, ...]:
+    """Return the files of the manifest and of the credential, which counts where both have one."""
+    files: dict[str, HomeFile] = {}
+    for template in manifest.files:
+        content = fill_tree(template.content, values)
+        if content is not None:
+            files[template.path] = HomeFile(template.path, render(content, template.format))
+    return tuple((files | {file.path: file for file in granted}).values())
+
+
+def _unguided(
+    manifest: AgentManifest, asked: str | None, request: AgentRequest, sources: Sources, required: dict[str, str]
+) -> Access:
+    """Return the access of an agent that cannot be told where to go: variables by the names its provider has."""
+    provider = None if asked is None else split_model(asked)[0] or provider_of_bare(asked)
+    names = [] if provider is None else [*provider.key_names(), *provider.defaults]
+    passed = {name: value for name in names if (value := sources.look(name)) is not None}
+    keys = set() if provider is None else {passed[name] for name in provider.key_names() if name in passed}
+    values: Values = {"model": asked, "effort": request.effort}
+    files: dict[str, HomeFile] = {}
+    for way in manifest.credentials:
+        if way.path is not None and (content := sources.look(way.env)) is not None:
+            files[way.path] = HomeFile(way.path, content.encode("utf-8", "surrogateescape"))
+            keys.add(content)
+    return Access(
+        env=_with_explicit(fill_env(manifest.env, values) | passed | required, request.env),
+        files=_files(manifest, values, files.values()),
+        secrets=frozenset(keys) | _secret_values(request.env) | {*required.values()},
+        model=asked,
+        auth_method=manifest.auth_method,
+    )
+
+
+def _with_explicit(env: dict[str, str], explicit: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables with those given on purpose over them; a blank one changes nothing."""
+    return {**explicit, **env, **{name: value for name, value in explicit.items() if value.strip()}}
+
+
+def _secret_values(env: Mapping[str, str]) -> frozenset[str]:
+    return frozenset(value for name, value in env.items() if is_secret_name(name) and len(value) >= _SHORTEST_SECRET)
+
+
+def _url_secrets(url: str) -> frozenset[str]:
+    password = urlsplit(url).password
+    return frozenset() if password is None else frozenset({password})

@@ -1,0 +1,199 @@
+"""An agent that a manifest describes: its programs, its files, its process, its session over ACP."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from pytest_benchflow.agents.access import resolve_access
+from pytest_benchflow.agents.base import Access, AgentContext, AgentRequest, PromptResult, Session
+from pytest_benchflow.agents.companion import RunningCompanion, companion_values
+from pytest_benchflow.agents.home_files import path_variables, write_home_files
+from pytest_benchflow.agents.installation import Installation
+from pytest_benchflow.agents.log import AgentLog, log_name
+from pytest_benchflow.agents.manifest import AgentManifest
+from pytest_benchflow.agents.mcp import protocol_servers, server_secrets
+from pytest_benchflow.agents.sources import Sources
+from pytest_benchflow.agents.template import Values, fill_argv, fill_env
+from pytest_benchflow.errors import HandshakeError
+
+if TYPE_CHECKING:
+    from pytest_benchflow.acp import AcpSession, SessionPlan
+    from pytest_benchflow.agents.bundles import BundleStore
+    from pytest_benchflow.sandboxes import Mount
+    from pytest_benchflow.tasks import Task
+
+#: Seconds before each new attempt when the connection is lost in the handshake.
+RETRY_DELAYS = (2.0, 4.0, 8.0)
+
+
+class AcpAgent:
+    """Implements `Agent` for any program that speaks ACP."""
+
+    takes_model = True
+    is_trusted = False
+
+    def __init__(self, manifest: AgentManifest, store: BundleStore | None = None) -> None:
+        self.manifest = manifest
+        self.installation = Installation(manifest, store)
+
+    @property
+    def name(self) -> str:
+        """The word users choose it by."""
+        return self.manifest.name
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """Other words for it."""
+        return self.manifest.aliases
+
+    @property
+    def skill_dirs(self) -> tuple[str, ...]:
+        """Where it looks for skills, with $HOME and $WORKSPACE."""
+        return self.manifest.skill_dirs
+
+    def why_not(self, task: Task) -> str | None:
+        """It can try any task."""
+        return None
+
+    def access(self, task: Task, request: AgentRequest) -> Access:
+        """Return how it reaches the model it is asked for, from this process's variables and logins."""
+        access = resolve_access(self.manifest, request, Sources.here(request.env))
+        servers = task.config.environment.mcp_servers
+        return replace(access, secrets=access.secrets | server_secrets(servers, os.environ, _where(task)))
+
+    async def provide(self, log_dir: Path) -> tuple[Mount, ...]:
+        """Make its bundle, unless it is there."""
+        return await self.installation.provide(log_dir)
+
+    async def install(self, context: AgentContext) -> None:
+        """Make its programs ready and write its files."""
+        await self.installation.put_in(context)
+        await write_home_files(context, context.access.files, self.name)
+
+    async def connect(self, context: AgentContext) -> Session:
+        """Start it and open a session; a connection that is lost on the way is tried again."""
+        log = AgentLog(context.log_dir / log_name(self.name), context.access.secrets)
+        try:
+            return await self._connect(context, log)
+        except BaseException:
+            log.close()
+            raise
+
+    async def _connect(self, context: AgentContext, log: AgentLog) -> Session:
+        loop = asyncio.get_running_loop()
+        for delay in (*RETRY_DELAYS, None):
+            began = loop.time()
+            try:
+                return await self._attempt(context, log)
+            except HandshakeError as error:
+                # An agent that said nothing for so long will not do better the next time.
+                slow = loop.time() - began >= self.manifest.handshake_timeout_sec
+                if delay is None or slow or not error.retryable:
+                    raise
+                log.write(f"[{error.message}; trying again in {delay:g} s]\n".encode())
+                await asyncio.sleep(delay)
+        raise AssertionError("unreachable")
+
+    async def _attempt(self, context: AgentContext, log: AgentLog) -> AgentSession:
+        from pytest_benchflow.acp import open_session
+
+        env = {"HOME": context.home, **context.access.env, **path_variables(context, context.access.files)}
+        companion, extra = await self._companion(context, env, log)
+        try:
+            argv = self._argv(self.manifest.launch, context, self._values(context))
+            process = await context.sandbox.open_process(argv, user=context.user, cwd=context.cwd, env={**env, **extra})
+            session = await open_session(process, self._plan(context), emit=context.emit, log=log.write)
+        except BaseException:
+            if companion is not None:
+                await companion.stop()
+            raise
+        return AgentSession(session, log, companion)
+
+    async def _companion(
+        self, context: AgentContext, env: Mapping[str, str], log: AgentLog
+    ) -> tuple[RunningCompanion | None, dict[str, str]]:
+        """Start the program that has to run beside the agent, and return what the agent must know of it."""
+        companion = self.manifest.companion
+        if companion is None:
+            return None, {}
+        values = companion_values(context)
+        extra = fill_env(companion.env, values)
+        argv = self._argv(companion.launch, context, values)
+        port = values["port"] or ""
+        running = await RunningCompanion.start(companion, argv, context, {**env, **extra}, port, log.write)
+        return running, extra
+
+    def _argv(self, templates: tuple[str, ...], context: AgentContext, values: Values) -> list[str]:
+        program, *arguments = fill_argv(templates, values)
+        return [self.installation.program(program, context), *arguments]
+
+    def _values(self, context: AgentContext) -> Values:
+        return {"model": context.access.model, "effort": context.request.effort}
+
+    def _plan(self, context: AgentContext) -> SessionPlan:
+        from pytest_benchflow.acp import SessionPlan
+
+        manifest, effort = self.manifest, self.manifest.effort
+        asks = effort is not None and effort.by == "config-option"
+        return SessionPlan(
+            cwd=context.cwd,
+            mcp_servers=protocol_servers(context.mcp_servers, os.environ, _where(context.task)),
+            auth_method=context.access.auth_method,
+            mode=manifest.mode,
+            model=context.access.model,
+            model_by=_model_by(manifest),
+            model_option=manifest.model.option,
+            effort=context.request.effort if asks else None,
+            effort_option=None if effort is None else effort.option,
+            handshake_timeout_sec=manifest.handshake_timeout_sec,
+            idle_timeout_sec=context.idle_timeout_sec,
+        )
+
+
+class AgentSession:
+    """An ACP session with what else lives as long as it does."""
+
+    def __init__(self, session: AcpSession, log: AgentLog, companion: RunningCompanion | None) -> None:
+        self._session = session
+        self._log = log
+        self._companion = companion
+
+    @property
+    def agent_name(self) -> str | None:
+        """What the agent calls itself."""
+        return self._session.agent_name
+
+    @property
+    def agent_version(self) -> str | None:
+        """The version it says it has."""
+        return self._session.agent_version
+
+    async def prompt(self, text: str, *, timeout_sec: float | None) -> PromptResult:
+        """Send one prompt and wait for its end."""
+        return await self._session.prompt(text, timeout_sec=timeout_sec)
+
+    async def close(self) -> None:
+        """End the agent, its companion and its log; idempotent."""
+        try:
+            await self._session.close()
+        finally:
+            if self._companion is not None:
+                await self._companion.stop()
+            self._log.close()
+
+
+def _model_by(manifest: AgentManifest) -> Literal["auto", "config-option", "set-model", "launch"]:
+    match manifest.model.by:
+        case "env" | "flag" | "file":
+            return "launch"
+        case by:
+            return by
+
+
+def _where(task: Task) -> str:
+    return f"{task.file}: [[environment.mcp_servers]]"

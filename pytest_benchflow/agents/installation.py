@@ -1,0 +1,97 @@
+"""Where an agent's programs come from: a bundle made once on the host, a command in the sandbox, or the image."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_benchflow.agents.log import AgentLog, log_name
+from pytest_benchflow.agents.manifest import AgentManifest
+from pytest_benchflow.errors import InstallError
+from pytest_benchflow.text import one_line
+
+if TYPE_CHECKING:
+    from pytest_benchflow.agents.base import AgentContext
+    from pytest_benchflow.agents.bundles import Bundle, BundleSpec, BundleStore
+    from pytest_benchflow.sandboxes import Mount
+
+
+class Installation:
+    """The programs of one agent in any number of sandboxes."""
+
+    def __init__(self, manifest: AgentManifest, store: BundleStore | None = None) -> None:
+        self._manifest = manifest
+        self._store = store
+        self._bundle: Bundle | None = None
+        self._prefixes: dict[str, str] = {}
+
+    @property
+    def spec(self) -> BundleSpec | None:
+        """The bundle that holds the programs, if they come as packages."""
+        from pytest_benchflow.agents.bundles import BundleSpec
+
+        manifest, install = self._manifest, self._manifest.install
+        if not install.npm and not install.pip:
+            return None
+        return BundleSpec(
+            agent=manifest.name,
+            version=manifest.version or "0",
+            node=install.node,
+            npm=install.npm,
+            python=install.python,
+            pip=install.pip,
+            programs=manifest.programs,
+        )
+
+    async def provide(self, log_dir: Path) -> tuple[Mount, ...]:
+        """Make the bundle, unless it is there, and return how a sandbox shows it."""
+        bundle = await self._provided(log_dir)
+        return () if bundle is None else (bundle.mount(),)
+
+    async def put_in(self, context: AgentContext) -> None:
+        """Make the programs ready in a sandbox, once."""
+        if context.sandbox.id in self._prefixes:
+            return
+        bundle = await self._provided(context.log_dir)
+        if bundle is not None:
+            self._prefixes[context.sandbox.id] = await bundle.put_in(context.sandbox, log=self._log(context.log_dir))
+        elif self._manifest.install.command is not None:
+            await self._run(self._manifest.install.command, context)
+            self._prefixes[context.sandbox.id] = ""
+
+    def program(self, name: str, context: AgentContext) -> str:
+        """Return how a program is called in a sandbox."""
+        prefix = self._prefixes.get(context.sandbox.id)
+        return f"{prefix}/bin/{name}" if prefix else name
+
+    async def _provided(self, log_dir: Path) -> Bundle | None:
+        spec = self.spec
+        if spec is None:
+            return None
+        if self._bundle is None:
+            if self._store is None:
+                from pytest_benchflow.agents.bundles import BundleStore
+
+                self._store = BundleStore()
+            self._bundle = await self._store.provide(spec, log=self._log(log_dir))
+        return self._bundle
+
+    async def _run(self, command: str, context: AgentContext) -> None:
+        """Run the manifest's own command as root."""
+        name, limit = self._manifest.name, self._manifest.install.timeout_sec
+        try:
+            done = await context.sandbox.exec(f"{command} 2>&1", user=0, timeout_sec=limit)
+        except TimeoutError:
+            raise InstallError(f"Agent {name} install did not end within {limit:g} s") from None
+        log = AgentLog(self._log(context.log_dir), context.access.secrets)
+        log.write((done.stdout + done.stderr).encode("utf-8", "replace"))
+        log.close()
+        if done.return_code:
+            said = one_line(" ".join(done.stdout.strip().splitlines()[-3:]), 300)
+            raise InstallError(f"Agent {name} install failed (rc={done.return_code}): {said}")
+
+    def _log(self, log_dir: Path) -> Path:
+        """Return where the installation's output goes; a second agent of the rollout gets a file of its own."""
+        plain = log_dir / "install-stdout.txt"
+        own = log_dir / f"install-{log_name(self._manifest.name).removesuffix('.txt')}-stdout.txt"
+        return own if plain.exists() else plain

@@ -1,0 +1,99 @@
+"""What an agent prints beside the protocol, on disk: without secrets, and never more than fits."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import deque
+from collections.abc import Iterable
+from pathlib import Path
+from typing import BinaryIO
+
+_MASK = b"[secret]"
+#: Shorter values cannot be told from ordinary text.
+_SHORTEST = 6
+_HEAD_BYTES = 1 << 20
+_TAIL_BYTES = 64 << 10
+
+
+def log_name(agent: str) -> str:
+    """Return the name of an agent's log file."""
+    return re.sub("[^A-Za-z0-9.]+", "_", agent).strip("_")[:80] + ".txt"
+
+
+class AgentLog:
+    """Appends to a file: the first megabyte, and of what follows the last part when it is closed."""
+
+    def __init__(self, path: Path, secrets: Iterable[str] = (), *, head: int = _HEAD_BYTES, tail: int = _TAIL_BYTES):
+        self._path = path
+        spellings = {s for secret in secrets if len(secret) >= _SHORTEST for s in (secret, json.dumps(secret)[1:-1])}
+        self._secrets = [s.encode("utf-8", "surrogateescape") for s in sorted(spellings, key=len, reverse=True)]
+        self._overlap = max(map(len, self._secrets), default=1) - 1
+        self._pending = b""
+        self._room = head
+        self._keep = tail
+        self._tail: deque[bytes] = deque()
+        self._held = self._dropped = 0
+        self._file: BinaryIO | None = None
+        self._closed = False
+
+    def write(self, data: bytes) -> None:
+        """Add what the agent printed; a secret that comes in pieces is found too."""
+        if self._closed:
+            return
+        whole = self._masked(self._pending + data)
+        cut = self._safe_end(whole)
+        self._pending = whole[cut:]
+        self._store(whole[:cut])
+
+    def close(self) -> None:
+        """Write what is held back; idempotent."""
+        if self._closed:
+            return
+        self._store(self._pending)
+        self._closed = True
+        if self._dropped:
+            self._append(b"\n[... %d bytes left out ...]\n" % self._dropped)
+        for part in self._tail:
+            self._append(part)
+        if self._file is not None:
+            self._file.close()
+
+    def _safe_end(self, data: bytes) -> int:
+        """Return up to where no secret can begin that is not yet complete."""
+        end = max(0, len(data) - self._overlap)
+        for start in range(end, len(data)):
+            if any(secret.startswith(data[start:]) for secret in self._secrets):
+                return start
+        return len(data)
+
+    def _masked(self, data: bytes) -> bytes:
+        for secret in self._secrets:
+            data = data.replace(secret, _MASK)
+        return data
+
+    def _store(self, data: bytes) -> None:
+        now, later = data[: self._room], data[self._room :]
+        self._room -= len(now)
+        self._append(now)
+        if not later:
+            return
+        self._tail.append(later)
+        self._held += len(later)
+        while self._held > self._keep and self._tail:
+            first = self._tail.popleft()
+            surplus = min(len(first), self._held - self._keep)
+            if surplus < len(first):
+                self._tail.appendleft(first[surplus:])
+            self._held -= surplus
+            self._dropped += surplus
+
+    def _append(self, data: bytes) -> None:
+        if not data:
+            return
+        if self._file is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.fdopen(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644), "ab")
+        self._file.write(data)
+        self._file.flush()
