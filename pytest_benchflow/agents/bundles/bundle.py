@@ -27,7 +27,7 @@ class Bundle:
     """Names the content: another installation of the same spec may differ in it."""
     files: int
     size: int
-    """Bytes on disk."""
+    """Bytes, those of a file with several names counted once."""
     seconds: float
     """How long the installation took."""
     runtimes: tuple[str, ...] = ()

@@ -34,10 +34,11 @@ class Commands:
         explain: Callable[[Sequence[str]], str],
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,
+        accept: Sequence[int] = (0,),
     ) -> None:
         """Run a command to its end; if it fails, `explain` finds the reason in the lines that it printed."""
         status, lines = await self.attempt(argv, cwd=cwd, env=env)
-        if status:
+        if status not in accept:
             raise self.failed(explain(lines), status)
 
     async def attempt(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 from .command import Commands
 from .npm import install_npm
+from .python import PYTHON, install_python
 from .spec import BundleSpec
 from .wrappers import NODE, write_wrapper
 
@@ -14,6 +14,9 @@ _ANSWER_SEC = 30.0
 #: How a shell says that a program could not be started.
 _NEVER_STARTED = (126, 127)
 CHECK = "check"
+_PYTHON = "3.12"
+#: What may run the programs, and the words that prove that it does; for Python its libraries are part of that.
+_RUNTIMES = {NODE: "--version", f"{PYTHON}/bin/python": "-I -c 'import ssl, ctypes, sqlite3'"}
 
 
 async def install(spec: BundleSpec, top: Path, scratch: Path, commands: Commands, node: Path | None) -> tuple[str, ...]:
@@ -22,23 +25,26 @@ async def install(spec: BundleSpec, top: Path, scratch: Path, commands: Commands
     programs: dict[str, list[str]] = {}
     if spec.npm:
         programs |= await install_npm(spec.npm, top, scratch, commands, node)
+    if spec.pip:
+        programs |= await install_python(spec.python or _PYTHON, spec.pip, top, spec.target, scratch, commands)
     for name in spec.programs:
         if name not in programs:
             offered = ", ".join(sorted(programs)) or "none"
             raise commands.failed(f"the packages have no program {name!r}; they have: {offered}")
         write_wrapper(top, top / "bin" / name, programs[name])
-    runtimes = [path for path in (top / NODE,) if path.exists()]
-    _write_check(top, runtimes)
+    runtimes = _write_check(top)
     for name in spec.programs:
         await _prove(name, top, scratch, commands)
-    return tuple([f"node {await _version(path, commands)}" for path in runtimes])
+    return tuple([await _version(top / path, commands) for path in runtimes])
 
 
-def _write_check(top: Path, runtimes: list[Path]) -> None:
+def _write_check(top: Path) -> list[str]:
     """Write the script that tells, by its exit status, whether the bundle's runtimes start on a system."""
-    lines = [f'"$top/{path.relative_to(top)}" --version' for path in runtimes]
-    (top / CHECK).write_text("\n".join(["#!/bin/sh", "top=${0%/*}", " && ".join(lines) or "true", ""]))
+    runtimes = {path: words for path, words in _RUNTIMES.items() if (top / path).exists()}
+    tests = " && ".join(f'"$top/{path}" {words}' for path, words in runtimes.items())
+    (top / CHECK).write_text(f"#!/bin/sh\ntop=${{0%/*}}\n{tests or 'true'}\n")
     (top / CHECK).chmod(0o755)
+    return list(runtimes)
 
 
 async def _prove(name: str, top: Path, scratch: Path, commands: Commands) -> None:
@@ -53,5 +59,4 @@ async def _prove(name: str, top: Path, scratch: Path, commands: Commands) -> Non
 
 async def _version(program: Path, commands: Commands) -> str:
     _, lines = await commands.attempt([str(program), "--version"], timeout_sec=_ANSWER_SEC)
-    await asyncio.sleep(0)
-    return lines[-1].strip() if lines else "?"
+    return f"{program.name} {lines[-1].split()[-1].removeprefix('v') if lines else '?'}"

@@ -26,6 +26,7 @@ class Content:
 def seal(top: Path) -> Content:
     """Open every file to all users, and return what is there."""
     digest, files, size = hashlib.sha256(), 0, 0
+    seen: set[int] = set()
     for path, status in _walk(top):
         name, kind = str(path.relative_to(top)), stat.S_IFMT(status.st_mode)
         digest.update(f"{name}\0{kind}\0{status.st_mode & 0o100}\0".encode(errors="surrogateescape"))
@@ -34,7 +35,8 @@ def seal(top: Path) -> Content:
             continue
         path.chmod(0o755 if kind == stat.S_IFDIR or status.st_mode & 0o100 else 0o644)
         if kind == stat.S_IFREG:
-            files, size = files + 1, size + status.st_size
+            files, size = files + 1, size + (0 if status.st_ino in seen else status.st_size)
+            seen.add(status.st_ino)
             with path.open("rb") as file:
                 while chunk := file.read(_CHUNK):
                     digest.update(chunk)
@@ -45,6 +47,7 @@ def seal(top: Path) -> Content:
 def is_whole(bundle: Bundle) -> bool:
     """Say whether nothing of a bundle is missing; a program that was run may have added files."""
     files = size = 0
+    seen: set[int] = set()
     todo = [str(bundle.path)]
     added = {os.path.join(todo[0], name) for name in (FACTS, KEY)}
     while todo:
@@ -53,7 +56,9 @@ def is_whole(bundle: Bundle) -> bool:
                 if entry.is_dir(follow_symlinks=False):
                     todo.append(entry.path)
                 elif entry.is_file(follow_symlinks=False) and entry.path not in added:
-                    files, size = files + 1, size + entry.stat(follow_symlinks=False).st_size
+                    status = entry.stat(follow_symlinks=False)
+                    files, size = files + 1, size + (0 if status.st_ino in seen else status.st_size)
+                    seen.add(status.st_ino)
     programs = [bundle.path / "bin" / name for name in bundle.spec.programs]
     return files >= bundle.files and size >= bundle.size and all(os.access(path, os.X_OK) for path in programs)
 
