@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_benchflow.agents import Access, Agent, AgentRegistry, AgentRequest
-from pytest_benchflow.errors import CannotRunHere, CredentialsError
+from pytest_benchflow.errors import BenchflowError, CannotRunHere, CredentialsError
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout.config import RolloutConfig
@@ -82,6 +82,10 @@ class Cast:
     async def provide(self, log_dir: Path) -> tuple[Mount, ...]:
         """Make on the host what the sandbox mounts for all agents."""
         mounts: dict[str, Mount] = {}
-        for agent in self.agents:
-            mounts |= {mount.target: mount for mount in await agent.provide(log_dir)}
+        try:
+            for agent in self.agents:
+                mounts |= {mount.target: mount for mount in await agent.provide(log_dir)}
+        except BenchflowError as error:
+            error.phase = error.phase or "install_agent"  # that is what users call it, wherever it happens
+            raise
         return tuple(mounts.values())
