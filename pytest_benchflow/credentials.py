@@ -20,8 +20,8 @@ def refuse_missing(run: Run, cells: Iterable[Cell], task_file: Path) -> None:
     found = {lack: cell for cell in cells if (lack := lacking(run, cell, task_file)) is not None}
     if found:
         lines = "\n".join(f"  {_who(cell)}: {lack}" for lack, cell in found.items())
-        advice = "set them, or skip these rollouts with --bf-missing-credentials skip"
-        raise CredentialsError(f"credentials are missing, so nothing was started\n{lines}\n{advice}")
+        advice = "to skip these rollouts instead, use --bf-missing-credentials skip"
+        raise CredentialsError(f"nothing was started, because some agents cannot reach a model:\n{lines}\n{advice}")
 
 
 def lacking(run: Run, cell: Cell, task_file: Path) -> str | None:
