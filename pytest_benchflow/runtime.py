@@ -70,7 +70,7 @@ class RuntimeConfig:
             "base_image_override",
             "pre_agent_hooks",
         )
-        return {**{name: getattr(self, name) for name in names}, "sandbox_user": self.sandbox_user or "none"}
+        return {**{name: getattr(self, name) for name in names}, "sandbox_user": self.sandbox_user}
 
 
 @dataclass(frozen=True)
@@ -128,8 +128,10 @@ class Runtime:
         """Run the agent on the environment's task and verify what it leaves."""
         played = {"agent": self.agent.name, "model": self.agent.model, "agent_env": dict(self.agent.env)}
         place = {"task_path": self.env.task_path, "rollout_name": self.env.rollout_name}
-        given = {key: value for key, value in self.config.fields().items() if value is not None}
         sandbox, sandboxes = self.env.as_sandbox()
+        given = self.config.fields()
+        if given["rollout_name"] is None:
+            del given["rollout_name"]
         config = make_config({**place, **given, **played, "sandbox": sandbox})
         return RuntimeResult.of(await run_rollout(config, sandboxes=sandboxes))
 

@@ -101,15 +101,10 @@ def keep_named(config: pytest.Config, items: list[pytest.Item], job: RolloutFile
     """Deselect the tasks that a job file does not include, or excludes, by name or directory."""
     from pytest_benchflow.items import RolloutItem
 
-    def is_named(item: RolloutItem, names: Iterable[str]) -> bool:
-        return not {item.head.name, item.head.name.rpartition("/")[2], item.path.parent.name}.isdisjoint(names)
+    def is_wanted(item: RolloutItem) -> bool:
+        return job.wants(item.head.name, item.head.name.rpartition("/")[2], item.path.parent.name)
 
-    others = [
-        item
-        for item in items
-        if isinstance(item, RolloutItem)
-        and ((job.include and not is_named(item, job.include)) or is_named(item, job.exclude))
-    ]
+    others = [item for item in items if isinstance(item, RolloutItem) and not is_wanted(item)]
     if others:
         config.hook.pytest_deselected(items=others)
         dropped = set(others)

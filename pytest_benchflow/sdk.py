@@ -56,7 +56,7 @@ class SDK:
                 "sandbox": environment,
                 "skills_dir": skills_dir,
                 "skill_mode": skill_mode,
-                "sandbox_user": sandbox_user or "none",
+                "sandbox_user": sandbox_user,
                 "sandbox_setup_timeout": sandbox_setup_timeout,
                 "agent_idle_timeout": agent_idle_timeout,
                 "pre_agent_hooks": pre_agent_hooks,

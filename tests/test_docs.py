@@ -13,6 +13,7 @@ from project import NO_DAEMON
 
 from pytest_benchflow.options import OPTIONS, markdown_table
 from pytest_benchflow.reporting import Report
+from pytest_benchflow.rollout import ROLLOUT_SCHEMA, load_rollout_file, load_user
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -108,3 +109,30 @@ def test_the_workflow_runs_a_command_that_works(project: Path, pytester: pytest.
     done = pytester.runpytest_subprocess(*shlex.split(command))
     assert done.ret == pytest.ExitCode.OK
     assert (project / "results.json").exists()
+
+
+def test_the_python_of_the_library_page_works(project: Path, pytester: pytest.Pytester) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/python-api.md").read_text(), re.DOTALL)
+    body = "\n".join(f"    {line}" for block in blocks for line in block.splitlines())
+    (project / "solve.yaml").write_text("agent: oracle\nsandbox: local\n")
+    (project / "job.yaml").write_text("agent: oracle\nsandbox: local\ntasks: tasks\ninclude: hello-world\n")
+    script = f"import asyncio\nasync def main():\n{body}\nasyncio.run(main())\n"
+    done = pytester.runpython(pytester.makepyfile(library_page=script))
+    assert done.ret == 0
+    done.stdout.fnmatch_lines(["passed 1.0 *", "4 of 4, 100.0%, mean reward 1.0", "{'reward': 1.0} 0"])
+
+
+def test_the_files_of_the_scenes_page_load(tmp_path: Path) -> None:
+    page = (ROOT / "docs/scenes.md").read_text()
+    for number, block in enumerate(re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)):
+        path = tmp_path / f"file-{number}.yaml"
+        path.write_text(block)
+        assert load_rollout_file(path).warnings == ()
+    (tmp_path / "patient.py").write_text(next(c for c in re.findall(r"```python\n(.*?)```", page, re.DOTALL)))
+    assert load_user("patient.py:Patient", tmp_path)
+
+
+def test_the_scenes_page_lists_every_key() -> None:
+    page = (ROOT / "docs/scenes.md").read_text()
+    schema = json.loads(ROLLOUT_SCHEMA.read_text())
+    assert not [key for key in schema["properties"] if f"`{key}`" not in page]

@@ -106,5 +106,5 @@ class EvaluationConfig:
             given = self.file.config(task)
         else:
             fields = {name: getattr(self, name) for name in _OF_ROLLOUTS}
-            given = make_config({**fields, "task_path": task, "sandbox_user": self.sandbox_user or "none"})
+            given = make_config({**fields, "task_path": task, "sandbox_user": self.sandbox_user})
         return replace(given, trial=trial, jobs_dir=job.parent, job_name=job.name, key=key)

@@ -23,13 +23,13 @@ class Letters:
         self._mailbox = Mailbox()
         self._scene: int | None = None
 
-    async def deliver(self, turn: PlannedTurn, user: str | int | None) -> str:
+    async def deliver(self, turn: PlannedTurn) -> str:
         """Return the prompt of a turn with what others have written to its role; a new scene begins with none."""
         if not turn.scene.outbox:
             return turn.prompt
         if turn.scene_index != self._scene:
             self._scene, self._mailbox = turn.scene_index, Mailbox()
-            await prepare_outbox(self._sandbox, user)
+        await prepare_outbox(self._sandbox)
         return with_messages(turn.prompt, self._mailbox.take(turn.role.name))
 
     async def collect(self, turn: PlannedTurn, user: str | int | None) -> None:

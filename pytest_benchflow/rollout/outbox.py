@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,9 @@ OUTBOX = "/app/.outbox"
 MAX_FILES = 100
 MAX_BYTES = 65536
 _TIMEOUT_SEC = 30.0
+
+# The mode comes with its making: a chmod would follow a link that somebody puts there in between.
+_PREPARE = f"rm -rf -- {OUTBOX} && umask 0 && mkdir -p {OUTBOX}"
 
 # Read as the agent's own user: a link in the way leads it nowhere that the agent could not go by itself.
 _COLLECT = f"""
@@ -56,15 +58,9 @@ class OutboxFile:
     content: bytes
 
 
-def prepare_script(user: str | int | None) -> str:
-    """Return the command, for root, that makes an empty outbox which this user may write to."""
-    owner = f" && chown {shlex.quote(str(user))} {OUTBOX}" if user is not None else ""
-    return f"rm -rf -- {OUTBOX} && mkdir -p {OUTBOX}{owner} && chmod 700 {OUTBOX}"
-
-
-async def prepare_outbox(sandbox: Sandbox, user: str | int | None) -> None:
-    """Make an empty outbox at the start of a scene."""
-    done = await sandbox.exec(prepare_script(user), user=0, timeout_sec=_TIMEOUT_SEC)
+async def prepare_outbox(sandbox: Sandbox) -> None:
+    """Make an empty outbox before a turn; every role may write to it, one that may only read the workspace too."""
+    done = await sandbox.exec(_PREPARE, user=0, timeout_sec=_TIMEOUT_SEC)
     if done.return_code:
         raise SandboxError(f"could not prepare {OUTBOX}: {done.stderr.strip()[:300]}")
 

@@ -314,7 +314,7 @@ class Rollout:
         for turn in turns:
             if last is None or session_key(last) != session_key(turn):
                 await self.connect_for(turn)
-            done = await self.execute(await letters.deliver(turn, talk.user))
+            done = await self.execute(await letters.deliver(turn))
             await letters.collect(turn, talk.user)
             if not may_go_on(done.results[-1]):
                 break

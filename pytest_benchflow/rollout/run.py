@@ -19,10 +19,8 @@ if TYPE_CHECKING:
 
 
 def make_config(given: Mapping[str, Any]) -> RolloutConfig:
-    """Return the configuration of these fields; None leaves one as it is by default, `none` as a user is root."""
-    said = {key: value for key, value in given.items() if value is not None}
-    if said.get("sandbox_user") in ("none", "null"):
-        said["sandbox_user"] = None
+    """Return the configuration of these fields; None leaves one as it is by default, but as a user it is root."""
+    said = {key: value for key, value in given.items() if value is not None or key == "sandbox_user"}
     if said.get("skill_mode") == "no-skill":
         del said["skill_mode"]
     for key in said:

@@ -103,7 +103,7 @@ async def test_trials_are_told_apart(tasks: Path) -> None:
         (lambda path: Evaluation(path / "none", path), "there is no task in .*none; name a task"),
         (
             lambda path: evaluation(path / "tasks", replace(CONFIG, agent="orcle")),
-            "unknown agent 'orcle'; did you mean",
+            "(?i)unknown agent: .orcle.. did you mean",
         ),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from pytest_benchflow.rollout.outbox import (
 from pytest_benchflow.sandboxes import Sandbox, SandboxSpec
 from pytest_benchflow.sandboxes.local import LocalBackend
 
+needs_users = pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user's sandbox knows only root")
 ROLES = ["coder", "reviewer"]
 
 
@@ -36,7 +38,7 @@ async def sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
     box = backend.create(SandboxSpec("box"))
     try:
         await box.start()
-        await prepare_outbox(box, None)
+        await prepare_outbox(box)
         yield box
     finally:
         await box.stop()
@@ -97,7 +99,7 @@ async def test_only_so_many_files_are_read_and_all_are_removed(sandbox: Sandbox)
 async def test_an_outbox_that_is_gone_is_told(sandbox: Sandbox, command: str, problem: str) -> None:
     await sandbox.exec(command)
     assert await collect(sandbox) == ([], [f"{OUTBOX} of coder {problem}"])
-    await prepare_outbox(sandbox, None)
+    await prepare_outbox(sandbox)
     assert await collect(sandbox) == ([], [])
 
 
@@ -105,13 +107,16 @@ async def test_an_outbox_that_cannot_be_read_is_told() -> None:
     silent = FakeSandbox(answer=lambda cmd: TimeoutError())
     assert await collect(silent) == ([], [f"{OUTBOX} of coder could not be read within 30 s"])
     with pytest.raises(SandboxError, match=r"could not prepare /app/\.outbox: no space"):
-        await prepare_outbox(FakeSandbox(answer=lambda cmd: failed(1, "no space")), "agent")
+        await prepare_outbox(FakeSandbox(answer=lambda cmd: failed(1, "no space")))
 
 
-async def test_the_outbox_belongs_to_the_agents_user() -> None:
-    box = FakeSandbox()
-    await prepare_outbox(box, "my agent")
-    assert f"chown 'my agent' {OUTBOX}" in box.commands[0]
+@needs_users
+async def test_every_user_may_leave_messages(sandbox: Sandbox) -> None:
+    for user in (1500, 1501):
+        await prepare_outbox(sandbox)
+        await sandbox.exec(f"""echo '{{"content": "From {user}."}}' >{OUTBOX}/reviewer.json""", user=user)
+        got = await collect_outbox(sandbox, user=user, scene="code", turn=1, sender="coder", roles=ROLES)
+        assert got == ([message(f"From {user}.")], [])
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_benchflow.errors import BadValue, BenchflowError
-from pytest_benchflow.rollout.files.model import AgentEntry, RoleEntry, RolloutFile, SceneEntry, UserEntry
+from pytest_benchflow.rollout.files.model import NO_USER, AgentEntry, RoleEntry, RolloutFile, SceneEntry, UserEntry
 from pytest_benchflow.rollout.files.older import IDLE_KEYS, SYNONYMS, HarborTable, OlderTable
 from pytest_benchflow.rollout.scenes import INSTRUCTION, Turn, check_scenes
 from pytest_benchflow.tasks import (
@@ -222,7 +222,7 @@ class _Reader:
             return None
 
     def _sandbox_user(self, given: str | None) -> str | None:
-        return "none" if given is None and "sandbox_user" in self.source.data else given
+        return NO_USER if given is None and "sandbox_user" in self.source.data else given
 
     def _refuse_contradictions(self, file: RolloutFile) -> None:
         if file.scenes and file.prompts is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,10 @@ from pytest_benchflow.rollout.users import BaseUser, load_user
 if TYPE_CHECKING:
     from pytest_benchflow.rollout.config import RolloutConfig
     from pytest_benchflow.tasks import Problem, SourceSpec
+
+
+#: As `sandbox_user`, root.
+NO_USER = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +165,6 @@ class RolloutFile:
         user = self.user
         fields: dict[str, Any] = {
             "sandbox": self.sandbox,
-            "sandbox_user": self.sandbox_user,
             "sandbox_setup_timeout": self.sandbox_setup_timeout,
             "threshold": self.threshold,
             "timeout": self.timeout,
@@ -181,7 +185,18 @@ class RolloutFile:
             "context_root": self.context_root,
             "base_image_override": self.base_image_override,
         }
-        return {key: value for key, value in fields.items() if value is not None}
+        said = {key: value for key, value in fields.items() if value is not None}
+        if self.sandbox_user is not None:
+            said["sandbox_user"] = None if self.sandbox_user == NO_USER else self.sandbox_user
+        return said
+
+    def wants(self, *names: str) -> bool:
+        """Tell whether a task, by any of its names, is among those that a job is to run."""
+
+        def listed(patterns: tuple[str, ...]) -> bool:
+            return any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
+
+        return (not self.include or listed(self.include)) and not listed(self.exclude)
 
     def _played(self) -> dict[str, Any]:
         if not self.pins_agents:
