@@ -88,7 +88,13 @@ class Project:
         """Write a Harbor task below the root."""
         return write_task(self.root / name, **parts)  # type: ignore[arg-type]
 
-    def run(self, *args: str, env: Mapping[str, str] | None = None, cwd: Path | None = None) -> pytest.RunResult:
+    def run(
+        self,
+        *args: str,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        timeout_sec: float = RUN_TIMEOUT_SEC,
+    ) -> pytest.RunResult:
         """Run pytest to its end in a process of its own."""
         began = time.monotonic()
         done = subprocess.run(
@@ -97,7 +103,7 @@ class Project:
             env=self.environment(env),
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=RUN_TIMEOUT_SEC,
+            timeout=timeout_sec,
             check=False,
         )
         out, err = done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
