@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
-
-pytest.register_assert_rewrite("agent_suite")
 from real_agents import AGENTS
 
 from pytest_benchflow.agents.bundles import BundleStore
+
+pytest.register_assert_rewrite("agent_suite")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
