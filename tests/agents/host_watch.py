@@ -23,16 +23,11 @@ class HostWatch:
         self._thread = threading.Thread(target=self._watch, name="host-watch")
         self.leaks: set[str] = set()
         """Where a secret was seen."""
-        self.containers: set[str] = set()
-        """Ids of the containers that were seen."""
+        self._containers: set[str] = set()
 
     def left_processes(self) -> list[str]:
         """Return the processes whose environment holds the mark."""
         return [place for place, data in _read_all("environ") if self._mark in data]
-
-    def left_containers(self) -> list[str]:
-        """Return the containers that were seen and still exist."""
-        return [name for name in self.containers if _docker("inspect", name)]
 
     def __enter__(self) -> HostWatch:
         self._thread.start()
@@ -45,8 +40,8 @@ class HostWatch:
     def _watch(self) -> None:
         while not self._ended.wait(PERIOD_SEC):
             self._look("a command line", _read_all("cmdline"))
-            new = {*_docker("ps", "-aq", "--no-trunc", "--filter", "label=benchflow.run").split()} - self.containers
-            self.containers |= new
+            new = containers() - self._containers
+            self._containers |= new
             self._look("a container definition", ((name, _docker("inspect", name).encode()) for name in new))
 
     def _look(self, kind: str, places: Iterable[tuple[str, bytes]]) -> None:
@@ -66,6 +61,11 @@ def _read_all(name: str) -> Iterator[tuple[str, bytes]]:
         with contextlib.suppress(OSError):
             data = path.read_bytes()
             yield f"{path} {data[:60]!r}", data
+
+
+def containers() -> set[str]:
+    """Return the ids of all containers that sandboxes are in."""
+    return {*_docker("ps", "-aq", "--no-trunc", "--filter", "label=benchflow.run").split()}
 
 
 def _docker(*arguments: str) -> str:

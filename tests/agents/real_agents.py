@@ -73,9 +73,9 @@ BEGUN = TEST.format("[ -s /app/done.txt ]")
 TASKS: dict[str, tuple[str, float]] = {
     "solved": ("Make two files.", 120),
     "wrong-model": ("Be somebody else.", 60),
-    "wrong-key": ("Come without a key.", 10),
-    "failing": ("Meet a provider that fails.", 8),
-    "silent": ("Wait for an answer.", 6),
+    "wrong-key": ("Come with a wrong key.", 12),
+    "failing": ("Meet a provider that fails.", 12),
+    "silent": ("Wait for an answer.", 12),
     "endless": ("Begin, and never end.", 25),
     "crash": ("Begin, and die.", 60),
 }
@@ -189,7 +189,6 @@ def run_agents(project: Project, sandbox: str, *options: str, **env: str) -> Ite
         around = {**KEYS, **FOREIGN, "WRONG_KEY": WRONG_KEY, "BF_CACHE_DIR": str(BundleStore().path.parent), **env}
         with HostWatch(SECRETS, mark=server.url.removeprefix("http://")) as watch:
             run = project.run(
-                *os.environ.get("STANDIN", "").split(),
                 "tasks",
                 "--bf-sandbox",
                 sandbox,
