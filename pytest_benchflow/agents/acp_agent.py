@@ -142,6 +142,7 @@ class AcpAgent:
         asks = effort is not None and effort.by == "config-option"
         return SessionPlan(
             cwd=context.cwd,
+            name=manifest.name,
             mcp_servers=protocol_servers(context.mcp_servers, os.environ, _where(context.task)),
             auth_method=context.access.auth_method,
             mode=manifest.mode,
