@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 from pytest_benchflow.agents.base import Access, AgentRequest, HomeFile
 from pytest_benchflow.agents.credentials import Grant, find_grant, required_variables
 from pytest_benchflow.agents.logins import is_secret_name
-from pytest_benchflow.agents.manifest import AgentManifest, Dialect
+from pytest_benchflow.agents.manifest import AgentManifest
 from pytest_benchflow.agents.providers import provider_of_bare, split_model
-from pytest_benchflow.agents.route import Route, find_route
+from pytest_benchflow.agents.route import CLOUDS, Route, find_route
 from pytest_benchflow.agents.sources import Sources
 from pytest_benchflow.agents.template import Values, fill, fill_env, fill_tree, names_in, render
 from pytest_benchflow.errors import UsageError
@@ -31,7 +31,7 @@ def resolve_access(manifest: AgentManifest, request: AgentRequest, sources: Sour
     route = find_route(manifest, asked, sources)
     grant = find_grant(manifest, route, sources)
     dialect = manifest.protocols[route.protocol]
-    values = _values(route, grant, dialect, request, sources)
+    values = _values(manifest, route, grant, request, sources)
     in_dialect = "api_key" in names_in(dialect.env)
     env = fill_env(manifest.env, values) | fill_env(dialect.env, values) | ({} if in_dialect else grant.env) | required
     return Access(
@@ -48,14 +48,16 @@ def _generic_model(manifest: AgentManifest, sources: Sources) -> str | None:
     return sources.look(manifest.generic.model) if manifest.generic.model else None
 
 
-def _values(route: Route, grant: Grant, dialect: Dialect, request: AgentRequest, sources: Sources) -> Values:
+def _values(manifest: AgentManifest, route: Route, grant: Grant, request: AgentRequest, sources: Sources) -> Values:
     """Return what the placeholders of a manifest stand for."""
+    dialect = manifest.protocols[route.protocol]
+    at_home = route.protocol in CLOUDS or (route.is_usual and route.provider.name == manifest.provider)
     url = route.base_url if route.base_url.endswith(dialect.suffix) else route.base_url + dialect.suffix
     provider = route.provider
     return {
         "model": route.model,
         "base_url": url,
-        "other_base_url": None if route.is_usual else url,
+        "other_base_url": None if at_home else url,
         "api_key": grant.api_key,
         "api": dialect.api,
         "provider": provider.name,

@@ -13,7 +13,7 @@ _LINE = re.compile(
     r"""
     [^\S\n]* (?: \# [^\n]* )? (?= \n | \Z )                       # blank, or a comment
     | [^\S\n]* (?:export[^\S\n]+)? (?P<name>[A-Za-z_][A-Za-z0-9_.-]*) [^\S\n]* = [^\S\n]*
-      (?: '(?P<single>[^']*)' | "(?P<double>(?:[^"\\]|\\.)*)" | (?P<plain>[^\n'"]?[^\n]*?) )
+      (?: '(?P<single>[^']*)' | "(?P<double>(?:[^"\\]|\\.)*)" | (?P<plain>(?!['"])[^\n]*?) )
       [^\S\n]* (?: (?<=[\s'"]) \# [^\n]* )? (?= \n | \Z )
     """,
     re.VERBOSE | re.DOTALL,

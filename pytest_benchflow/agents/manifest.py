@@ -150,7 +150,7 @@ class AgentManifest:
     key_env: str | None = None
     """Variable that takes the key, unless a credential of its own has another name."""
     protocols: Mapping[Protocol, Dialect] = field(default_factory=dict)
-    """What it speaks with models, the best first; none means that it cannot be pointed anywhere."""
+    """What it speaks with models; none means that it cannot be pointed anywhere."""
     credentials: tuple[Credential, ...] = ()
     """Ways into its own provider, the best first."""
     login: Login | None = None

@@ -19,8 +19,8 @@ from pytest_benchflow.agents.providers import (
 from pytest_benchflow.agents.sources import Sources
 from pytest_benchflow.errors import UsageError
 
-#: Protocols of clouds, which few agents speak themselves.
-_CLOUDS = frozenset({"vertex-gemini", "vertex-anthropic", "bedrock"})
+#: Protocols of clouds, which few agents speak themselves; those that do know the address.
+CLOUDS = frozenset({"vertex-gemini", "vertex-anthropic", "bedrock"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +76,12 @@ def _is_moved(manifest: AgentManifest, provider: Provider, sources: Sources) -> 
 
 
 def _common(manifest: AgentManifest, provider: Provider) -> Iterator[Protocol]:
-    return (protocol for protocol in manifest.protocols if protocol in provider.endpoints)
+    """Yield the protocols that both speak, the provider's best first."""
+    return (protocol for protocol in provider.endpoints if protocol in manifest.protocols)
 
 
 def _mismatch(manifest: AgentManifest, provider: Provider, asked: str | None) -> UsageError:
-    if provider.endpoints.keys() <= _CLOUDS:
+    if provider.endpoints.keys() <= CLOUDS:
         return UsageError(
             f"Provider {provider.name!r} for model {asked!r} needs a model gateway between it and agent "
             f"{manifest.name!r} (extra 'gateway'), which this release does not start itself",
