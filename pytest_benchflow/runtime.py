@@ -48,7 +48,7 @@ class RuntimeConfig:
     jobs_dir: str | Path = "jobs"
     rollout_name: str | None = None
     skills_dir: str | Path | None = None
-    skill_mode: str = "no-skill"
+    skill_mode: str | None = None
     context_root: str | Path | None = None
     base_image_override: str | None = None
     pre_agent_hooks: Sequence[PreAgentHook] | None = None

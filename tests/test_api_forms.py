@@ -46,6 +46,7 @@ from pytest_benchflow import (
     trial_config_from_yaml,
 )
 from pytest_benchflow.agents import AgentRegistry
+from pytest_benchflow.rollout import make_config
 from pytest_benchflow.runtime import run
 
 DO_IT = "$ echo done > /app/done.txt"
@@ -228,6 +229,21 @@ async def test_the_sdk_takes_prompts_where_none_is_the_tasks_own(task: Path, cod
     assert coder.heard == [[DO_IT, "$ echo checked >> /app/done.txt"]]
     with pytest.raises(TypeError, match="run\\(\\) got rollout_name and trial_name, which are the same; keep"):
         await SDK().run(task, rollout_name="a", trial_name="b")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({}, ("agent", "no-skill", None)),
+        ({"sandbox_user": None}, (None, "no-skill", None)),
+        ({"skills_dir": "skills"}, ("agent", "with-skill", Path("skills"))),
+        ({"timeout": None, "agent_env": None}, ("agent", "no-skill", None)),
+    ],
+)
+def test_what_is_left_out_is_as_usual(given: dict[str, object], expected: tuple[object, ...]) -> None:
+    config = make_config({"task_path": "x", **given})
+    assert (config.sandbox_user, config.skill_mode, config.skills_dir) == expected
+    assert (config.timeout, config.agent_env) == (None, {})
 
 
 async def test_scenes_are_written_as_the_documentation_does(task: Path, coder: FakeAgent) -> None:

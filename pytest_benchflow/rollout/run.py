@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pytest_benchflow.agents import AgentRegistry
-from pytest_benchflow.errors import BadValue
 from pytest_benchflow.rollout.config import RolloutConfig
 from pytest_benchflow.rollout.resources import Resources
 from pytest_benchflow.rollout.rollout import Rollout
@@ -21,11 +20,8 @@ if TYPE_CHECKING:
 def make_config(given: Mapping[str, Any]) -> RolloutConfig:
     """Return the configuration of these fields; None leaves one as it is by default, but as a user it is root."""
     said = {key: value for key, value in given.items() if value is not None or key == "sandbox_user"}
-    if said.get("skill_mode") == "no-skill":
-        del said["skill_mode"]
-    for key in said:
-        if key not in {field.name for field in fields(RolloutConfig)}:
-            raise BadValue(f"{key} is not supported yet", advice="leave it out")
+    if "skills_dir" in said:
+        said.setdefault("skill_mode", "with-skill")
     return RolloutConfig(**said)
 
 

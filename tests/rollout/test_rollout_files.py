@@ -13,7 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_benchflow.errors import BenchflowError, UsageError
-from pytest_benchflow.rollout import ROLLOUT_SCHEMA, RolloutFile, Scene, Turn, load_rollout_file
+from pytest_benchflow.rollout import (
+    ROLLOUT_SCHEMA,
+    FunctionUser,
+    RolloutConfig,
+    RolloutFile,
+    Scene,
+    Turn,
+    load_rollout_file,
+    rollout_config_from_yaml,
+)
 from pytest_benchflow.rollout.files import AgentEntry, RoleEntry, SceneEntry
 from pytest_benchflow.rollout.files.load import RolloutFileError, read_mapping
 from pytest_benchflow.rollout.files.schema import RolloutTable, json_schema
@@ -362,6 +371,69 @@ def test_a_file_may_settle_who_plays(write: Write, text: str, pins: bool) -> Non
 def test_the_agent_of_a_file_plays_its_roles(write: Write) -> None:
     file = load_rollout_file(write("agent: gemini\nmodel: flash\nscenes: [{roles: [{name: a}]}]"))
     assert file.scenes_for("oracle") == (Scene(roles=[Role("a", "gemini", "flash")]),)
+
+
+def test_a_file_gives_the_configuration_of_a_rollout(write: Write, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("def say(round, instruction, result):\n    return None\n")
+    path = write(
+        "agent: gemini\nmodel: flash\nprompts: [null, Check.]\nsandbox: local\nthreshold: 0.5\ntimeout: 60\n"
+        "idle_timeout: none\nsandbox_user: none\nagent_env: {A: b}\nservices: [gmail]\nforce_build: true\n"
+        "user: {object: mine:say, max_rounds: 2, oracle_access: true}\njobs_dir: out\nrollout_name: one\n"
+    )
+    config = rollout_config_from_yaml(path, "tasks/hello")
+    assert isinstance(config.user, FunctionUser)
+    assert config == RolloutConfig(
+        task_path=Path("tasks/hello"),
+        agent="gemini",
+        model="flash",
+        prompts=(None, "Check."),
+        scene="review-loop",
+        sandbox="local",
+        threshold=0.5,
+        timeout=60,
+        agent_idle_timeout=0,
+        sandbox_user=None,
+        agent_env={"A": "b"},
+        services=("gmail",),
+        force_build=True,
+        user=config.user,
+        max_user_rounds=2,
+        oracle_access=True,
+        jobs_dir=tmp_path / "out",
+        rollout_name="one",
+    )
+    assert rollout_config_from_yaml(path).task_path == tmp_path
+
+
+def test_what_a_file_leaves_out_is_as_usual(write: Write) -> None:
+    config = rollout_config_from_yaml(write("agent: gemini"), "x")
+    assert config == RolloutConfig(task_path=Path("x"), agent="gemini", scene="review-loop")
+
+
+def test_a_file_with_scenes_gives_them_to_the_rollout(write: Write) -> None:
+    config = rollout_config_from_yaml(write("agent: gemini\nscenes: [{name: s, roles: [{name: a}]}]"), "x")
+    assert config.scenes == (Scene("s", [Role("a", "gemini")]),)
+    assert config.prompts is None
+
+
+def test_a_rollout_needs_an_agent(write: Write) -> None:
+    with pytest.raises(ValueError, match=r"review-loop\.yaml names no agent; add agent: or scenes: whose roles do"):
+        rollout_config_from_yaml(write("scenes: [{roles: [{name: a}]}]"), "x")
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "wanted"),
+    [
+        ("", ["hello"], True),
+        ("include: [hel*]", ["org/hello", "hello"], True),
+        ("include: [hel]", ["hello"], False),
+        ("exclude: hello", ["hello"], False),
+        ("include: [h*]\nexclude: [hello]", ["hello"], False),
+        ("include: [case-1]", ["case-10"], False),
+    ],
+)
+def test_tasks_of_a_job_are_chosen_by_name(write: Write, text: str, names: list[str], wanted: bool) -> None:
+    assert load_rollout_file(write(text)).wants(*names) is wanted
 
 
 def test_the_published_schemas_are_the_models_own() -> None:
