@@ -11,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pytest_benchflow.agents import register_agent
     from pytest_benchflow.environment import Environment
     from pytest_benchflow.errors import BenchflowError, UsageError
     from pytest_benchflow.jobs import (
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     Job, JobConfig, JobResult = Evaluation, EvaluationConfig, EvaluationResult
 
 _NAMES = {
+    "agents": ("register_agent",),
     "environment": ("Environment",),
     "errors": ("BenchflowError", "UsageError"),
     "jobs": (
@@ -138,6 +140,7 @@ __all__ = [
     "compile_scenes_to_steps",
     "load_rollout_file",
     "load_task",
+    "register_agent",
     "rollout_config_from_dict",
     "rollout_config_from_yaml",
     "run",

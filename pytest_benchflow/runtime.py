@@ -29,9 +29,18 @@ class Agent:
     @property
     def config(self) -> RegisteredAgent:
         """Its entry in the registry; an unknown name is told with the nearest known."""
-        registry = AgentRegistry()
-        registry.load_entry_points()
-        return registry.get(self.name)
+        return _registry().get(self.name)
+
+    @property
+    def launch_cmd(self) -> str:
+        """The command that speaks ACP; one made of Python alone has none, which is an error."""
+        return _registry().manifest(self.name).launch_cmd
+
+
+def _registry() -> AgentRegistry:
+    registry = AgentRegistry()
+    registry.load_entry_points()
+    return registry
 
 
 @dataclass(frozen=True)

@@ -144,6 +144,13 @@ async def test_an_agent_runs_in_an_environment(task: Path, coder: FakeAgent) -> 
     assert agent.config is coder
 
 
+def test_an_agent_knows_its_command() -> None:
+    assert Agent("gemini").config.name == "gemini"
+    assert "gemini" in Agent("gemini").launch_cmd
+    with pytest.raises(UsageError, match="agent 'oracle' has no manifest"):
+        Agent("oracle").launch_cmd  # noqa: B018
+
+
 async def test_a_started_environment_is_used_and_left_running(task: Path, coder: FakeAgent) -> None:
     async with Environment.from_task(task, backend="local") as env:
         await env.exec("echo before > /app/before.txt")
