@@ -20,6 +20,7 @@ from pytest_benchflow.agents.registry import FREE_AGENTS, AgentRegistry
 
 if TYPE_CHECKING:
     from pytest_benchflow.agents.acp_agent import AcpAgent
+    from pytest_benchflow.agents.bundles import Bundle, BundleSpec, BundleStore
     from pytest_benchflow.agents.legacy import CredentialFile, HostAuthFile, SubscriptionAuth
     from pytest_benchflow.agents.manifest import AgentManifest
     from pytest_benchflow.agents.manifest_file import parse_manifest, read_manifest
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 _HOMES = {
     "AcpAgent": "acp_agent",
     "AgentManifest": "manifest",
+    "Bundle": "bundles",
+    "BundleSpec": "bundles",
+    "BundleStore": "bundles",
     "CredentialFile": "legacy",
     "HostAuthFile": "legacy",
     "SubscriptionAuth": "legacy",
@@ -50,6 +54,9 @@ __all__ = [
     "AgentOutcome",
     "AgentRegistry",
     "AgentRequest",
+    "Bundle",
+    "BundleSpec",
+    "BundleStore",
     "CredentialFile",
     "HomeFile",
     "HostAuthFile",

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
+from pytest_benchflow.cli.bundles import add_bundle_verbs
+
 _KEPT_DAYS = 30.0
 
 
@@ -29,6 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         named = {"benchmark": options.benchmark, "agent": options.agent, "model": options.model}
         return show_metrics(options.directory, **named, as_json=options.json)
+    if options.command == "agents":
+        return _agents(options)
     from pytest_benchflow.cli.tasks import check
 
     return check(options.paths, strict=options.strict)
@@ -42,6 +46,8 @@ def _parser() -> argparse.ArgumentParser:
     check = tasks.add_parser("check", help="read tasks and report every problem; starts nothing")
     check.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="a task, or a folder of tasks")
     check.add_argument("--strict", action="store_true", help="unknown keys are errors")
+    agents = commands.add_parser("agents", help="agents on this machine").add_subparsers(dest="verb", required=True)
+    add_bundle_verbs(agents, _days, _KEPT_DAYS)
     job = commands.add_parser("run", help="run a job file without pytest")
     job.add_argument("file", type=Path, metavar="FILE", help="a job or rollout file that names its tasks")
     job.add_argument("--job-name", metavar="NAME", help="name of the job; an earlier job of that name is continued")
@@ -66,6 +72,14 @@ def _parser() -> argparse.ArgumentParser:
         help="with --images, only those older than this (default: %(default)g)",
     )
     return parser
+
+
+def _agents(options: argparse.Namespace) -> int:
+    from pytest_benchflow.cli.bundles import install, prune
+
+    if options.verb == "install":
+        return install(options.names, everything=options.all)
+    return prune(remove=options.yes, max_age_days=options.max_age)
 
 
 def _days(text: str) -> float:

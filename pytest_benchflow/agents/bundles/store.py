@@ -78,8 +78,8 @@ class BundleStore:
 
     def installed(self) -> list[Bundle]:
         """List the bundles that are there, by name."""
-        found = (read(path) for path in sorted(self.path.iterdir()) if (path / FACTS).is_file())
-        return [bundle for bundle in found if bundle is not None]
+        paths = (path for path in sorted(self.path.iterdir()) if not path.name.startswith("tmp-"))
+        return [bundle for path in paths if (bundle := read(path)) is not None]
 
     def unused(self, *, days: float = 30.0) -> list[Bundle]:
         """List the bundles nobody has asked for in so many days, but the one of each agent that was used last."""
