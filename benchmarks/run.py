@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 import acp_session
+import agent_start
 import collection
 import docker_rollouts
 import local_sandboxes
@@ -19,6 +20,7 @@ BENCHMARKS = {
     "local.sandboxes": local_sandboxes.sandboxes,
     "acp.session": acp_session.session,
     "docker.rollouts": docker_rollouts.rollouts,
+    "agents.start": agent_start.start,
 }
 
 

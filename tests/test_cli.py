@@ -94,6 +94,18 @@ def test_cleanup_removes_build_contexts_of_the_dead(tmp_path: Path) -> None:
     assert [dead.exists(), living.exists()] == [False, True]
 
 
+def test_cleanup_removes_agents_that_the_dead_have_half_installed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    agents = tmp_path / "cache" / "agents"
+    dead, living = (agents / f"tmp-{owner}-1" for owner in (of_the_dead(), of_the_living()))
+    for path in (dead, living):
+        (path / "bundle").mkdir(parents=True)
+    assert main(["cleanup", "--yes"]) == 0
+    assert f"half-installed agent {dead.name}" in capsys.readouterr().out
+    assert [dead.exists(), living.exists()] == [False, True]
+
+
 def test_cleanup_of_all_takes_what_is_in_use_too(tmp_path: Path) -> None:
     living = half_built(tmp_path, of_the_living())
     assert main(["cleanup", "--all", "--yes"]) == 0

@@ -72,12 +72,12 @@ def docker_images(max_age_sec: float) -> Leftovers:
 
 
 def local_leftovers() -> Leftovers:
-    """Return what is on this machine's disk: half-built layers, and copies of build contexts."""
+    """Return what is on this machine's disk: half-built layers, half-installed agents, copies of build contexts."""
     return LocalLeftovers()
 
 
 class LocalLeftovers:
-    """Half-built layers in this user's cache, whose finished ones are swept by age, and copies of build contexts."""
+    """Half-built layers and half-installed agents in this user's cache, and copies of build contexts."""
 
     title = "local"
 
@@ -92,9 +92,15 @@ class LocalLeftovers:
 
     async def find(self) -> list[Trace]:
         """List the directories; one is abandoned when the process that builds there is gone."""
-        builds = sorted((cache_directory() / "layers").glob("tmp-*-*-*"))
+        cache = cache_directory()
+        builds = sorted((cache / "layers").glob("tmp-*-*-*"))
+        agents = sorted([*(cache / "agents").glob("tmp-*-*-*"), *(cache / "agents" / "runtimes").glob("tmp-*-*-*")])
         contexts = sorted(Path(tempfile.gettempdir()).glob(f"{CONTEXT_PREFIX}*-*"))
-        return [*map(_build, builds), *(_context(path) for path in contexts if path.stat().st_uid == os.geteuid())]
+        return [
+            *(_half_made("half-built layer", path) for path in builds),
+            *(_half_made("half-installed agent", path) for path in agents),
+            *(_context(path) for path in contexts if path.stat().st_uid == os.geteuid()),
+        ]
 
     async def remove(self, traces: Sequence[Trace]) -> list[Trace]:
         """Remove directories, also where they deny it."""
@@ -103,8 +109,8 @@ class LocalLeftovers:
         return [trace for trace in traces if not os.path.lexists(trace.id)]
 
 
-def _build(path: Path) -> Trace:
-    return _trace("half-built layer", path, path.name.split("-")[1], gone=is_abandoned(path.name))
+def _half_made(kind: str, path: Path) -> Trace:
+    return _trace(kind, path, path.name.split("-")[1], gone=is_abandoned(path.name))
 
 
 def _context(path: Path) -> Trace:

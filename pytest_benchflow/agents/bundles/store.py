@@ -97,7 +97,15 @@ class BundleStore:
             with contextlib.suppress(FileNotFoundError):
                 remove_tree(bundle.path.rename(self.path / temporary_name()))
             self._log(bundle.spec).unlink(missing_ok=True)
+        self._remove_runtimes()
         self._sweep()
+
+    def _remove_runtimes(self) -> None:
+        """Remove the nodes that no bundle stands on; one of today may be for a bundle that is being installed."""
+        used = {bundle.spec.node for bundle in self.installed()}
+        for home in (self.path / "runtimes").glob("node-*-*/"):
+            if home.name.split("-")[1] not in used and home.stat().st_mtime < time.time() - 86400:
+                remove_tree(home)
 
     async def _provide(self, spec: BundleSpec) -> Bundle:
         if (bundle := await asyncio.to_thread(self._find, spec)) is not None:
@@ -122,7 +130,8 @@ class BundleStore:
         if spec.name not in self._checked and not is_whole(bundle):
             return None
         self._checked.add(spec.name)
-        os.utime(bundle.path)
+        with contextlib.suppress(OSError):
+            os.utime(bundle.path)
         return bundle
 
     async def _install(self, spec: BundleSpec) -> Bundle:
