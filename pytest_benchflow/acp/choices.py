@@ -65,9 +65,10 @@ class Choices:
         return (chosen and chosen.current) or self.current_model
 
     def known_models(self, option: str) -> list[str]:
-        """Return the ids of all models that are offered, in either way."""
+        """Return the ids of all models that are offered, in either way, once each."""
         chosen = self.model_option(option)
-        return [*dict.fromkeys([*(chosen.values if chosen else ()), *self.models])]
+        known = dict.fromkeys(chosen.values if chosen else ())
+        return [*known, *(name for name in self.models if name not in known and _without_effort(name) not in known)]
 
     def believe(self, model: str, option: str) -> None:
         """Take a model for chosen that its agent accepted without a word on what it runs now."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,12 @@ async def open_session(
     permit: PermissionPolicy = approve_all,
 ) -> AcpSession:
     """Return a session that is ready for prompts; on any failure the process is killed."""
+    try:
+        # Half a second the first time, which the loop's other rollouts should not wait for.
+        await asyncio.to_thread(import_module, "acp.connection")
+    except BaseException:
+        await process.kill()
+        raise
     session = AcpSession(process, plan, emit=emit, log=log, permit=permit)
     try:
         await _open(session, plan)

@@ -49,7 +49,7 @@ class Peer:
         log: Callable[[bytes], None],
         max_line_bytes: int,
     ) -> None:
-        # Half a second to import: paid by the first session, not by collection.
+        # Heavy: imported with the first session, not with this module.
         from acp.connection import Connection
         from acp.exceptions import RequestError
 

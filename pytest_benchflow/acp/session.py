@@ -52,7 +52,6 @@ class AcpSession:
         self._emit_event = emit
         self.turns = Turns(self._emit, loop.time)
         self._answered = False
-        self._prompted = False
         self._over: str | None = None
         self._cancelling = False
         self._traffic = loop.time()
@@ -68,8 +67,8 @@ class AcpSession:
 
     @property
     def answered(self) -> bool:
-        """Whether the model answered at least once in this session; nothing that comes before a prompt is an answer."""
-        return self._answered or (self._prompted and self.turns.evidence.answered)
+        """Whether the model answered at least once in this session."""
+        return self._answered or self.turns.evidence.answered
 
     @property
     def label(self) -> str:
@@ -93,7 +92,7 @@ class AcpSession:
             raise AgentError(f"the session with {self.label} is over: {self._over}")
         turns, before = self.turns, self.answered
         turns.begin(text)
-        self._answered, self._prompted = before, True
+        self._answered = before
         try:
             ending, answer = await self._converse(text, timeout_sec)
         except BaseException:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _READ_BYTES = 1 << 18
 #: A pipe that is never empty never makes its reader wait: after this many reads the others get their turn.
-_READS_IN_A_ROW = 16
+_READS_IN_A_ROW = 4
 #: Our ids start far from the small numbers that agents give their own requests.
 _FIRST_ID = 100_000
 #: An agent that asks without reading the answers is not read either.

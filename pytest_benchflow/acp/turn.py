@@ -25,6 +25,7 @@ class Turns:
         self.meter = Meter()
         self.choices = Choices()
         self.evidence = Evidence()
+        self._prompted = False
 
     @property
     def message(self) -> str | None:
@@ -38,6 +39,7 @@ class Turns:
         self.calls.begin_turn()
         self.meter.begin_turn()
         self.evidence = Evidence()
+        self._prompted = True
         self._write({"type": "user_message", "text": prompt})
 
     def end(self, status: str | None = None) -> None:
@@ -86,7 +88,8 @@ class Turns:
             if isinstance(text, str):
                 if text:
                     is_start = self._messages.is_start(event_type, message_id)
-                    is_notice = self.evidence.hear(text, is_start=is_start)
+                    # What comes before the first prompt answers nothing.
+                    is_notice = not self._prompted or self.evidence.hear(text, is_start=is_start)
                     self._messages.add(event_type, text, message_id, is_notice=is_notice)
             elif block:
                 self.evidence.said = True

@@ -164,6 +164,8 @@ class Scripted:
         request = json.loads(data)
         method, params = request["method"], request.get("params")
         self.sent.append((method, params))
+        if "id" not in request:
+            return
         handler = self._handlers.get(method.replace("/", "_"), {})
         try:
             self._put({"id": request["id"], "result": handler(params) if callable(handler) else handler})

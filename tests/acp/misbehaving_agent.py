@@ -192,6 +192,11 @@ def silent(request: Request) -> None:
 
 
 @behaviour
+def silent_with_usage(request: Request) -> None:
+    done(request, usage={"inputTokens": 10, "outputTokens": 3, "totalTokens": 13})
+
+
+@behaviour
 def stops(request: Request) -> None:
     say("something")
     done(request, ARGUMENT)
@@ -305,6 +310,12 @@ def asks_permission(request: Request) -> None:
     got = permission(*ARGUMENT.split(",")) if ARGUMENT else permission()
     say(json.dumps(got["result"]["outcome"], sort_keys=True))
     done(request)
+
+
+@behaviour
+def asks_and_dies(request: Request) -> None:
+    permission("allow_once")
+    os._exit(1)
 
 
 @behaviour

@@ -263,6 +263,11 @@ async def test_an_agent_that_changes_its_model_by_itself_is_found_out() -> None:
     await session.close()
 
 
+async def test_models_with_an_effort_in_their_name_are_listed_once() -> None:
+    agent = Agent(option("model", "a", "a", "b"), models=models("a[low]", "a[low]", "a[high]", "b[low]", "c[low]"))
+    assert (await refused(agent, replace(PLAN, model="x"))).endswith("it knows a, b, c[low]")
+
+
 async def test_messages_call_the_agent_as_the_plan_does() -> None:
     assert (await refused(Agent(), replace(PLAN, model="x", name="codex-acp"))).startswith("codex-acp offers no")
 

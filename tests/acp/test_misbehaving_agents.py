@@ -228,6 +228,19 @@ async def test_a_later_prompt_that_fails_is_no_error_but_told(talk: Talk) -> Non
     result = await talk.prompt("second")
     assert result.outcome is AgentOutcome.GAVE_UP
     assert "Failed to get response" in str(result.detail)
+    assert talk.session.answered
+    assert (await talk.prompt("third")).outcome is AgentOutcome.GAVE_UP
+
+
+async def test_tokens_of_the_model_are_an_answer(talk: Talk) -> None:
+    await talk.open("silent_with_usage")
+    result = await talk.prompt()
+    assert (result.outcome, result.usage.output) == (AgentOutcome.COMPLETED, 3)
+
+
+async def test_asking_for_permission_is_an_answer(talk: Talk) -> None:
+    await talk.open("asks_and_dies")
+    assert (await talk.prompt()).outcome is AgentOutcome.CRASHED
 
 
 @pytest.mark.parametrize(
