@@ -87,6 +87,10 @@ class UnsupportedError(BenchflowError):
     category = Category.UNSUPPORTED
 
 
+class SandboxSnapshotNotSupported(UnsupportedError):
+    """The sandbox cannot keep its files as an image."""
+
+
 class CredentialsError(BenchflowError):
     """Something that an agent needs to reach its model is missing."""
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pytest_benchflow.sandboxes import Capabilities, ExecResult, Process
+from pytest_benchflow.errors import SandboxSnapshotNotSupported
+from pytest_benchflow.sandboxes import Capabilities, ExecResult, Process, SandboxImage
 
 Answer = ExecResult | BaseException
 
@@ -96,3 +97,11 @@ class FakeSandbox:
             path = target / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
+
+    async def snapshot(self, name: str | None = None) -> SandboxImage:
+        """Refuse it, as most sandboxes may."""
+        raise SandboxSnapshotNotSupported("fake sandboxes have no snapshots")
+
+    async def restore(self, image: SandboxImage) -> None:
+        """Refuse it, as most sandboxes may."""
+        raise SandboxSnapshotNotSupported("fake sandboxes have no snapshots")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .base import Backend, Capabilities, ExecResult, Limits, Mount, Process, Sandbox, SandboxSpec
+from .base import Backend, Capabilities, ExecResult, Limits, Mount, Process, Sandbox, SandboxImage, SandboxSpec
 from .registry import SandboxRegistry
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ __all__ = [
     "Mount",
     "Process",
     "Sandbox",
+    "SandboxImage",
     "SandboxRegistry",
     "SandboxSpec",
     "Trace",

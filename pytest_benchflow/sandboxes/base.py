@@ -39,6 +39,7 @@ class Capabilities:
     windows: bool = False
     users: bool = False
     snapshots: bool = False
+    """Whether `snapshot` and `restore` work; otherwise they raise SandboxSnapshotNotSupported."""
     mounts: bool = False
     """Whether host directories can be mounted read-only, `SandboxSpec.mounts`; without it they are uploaded."""
     keeps: bool = False
@@ -72,6 +73,17 @@ class SandboxSpec:
     build_timeout_sec: float = 600.0
     force_build: bool = False
     mounts: tuple[Mount, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxImage:
+    """The files of a sandbox at one moment; it lasts as long as the backend that made it."""
+
+    provider: str
+    """The backend's name."""
+    ref: str
+    """What the backend finds it by."""
+    meta: Mapping[str, str] = field(default_factory=dict)
 
 
 @runtime_checkable
@@ -156,6 +168,12 @@ class Sandbox(Protocol):
 
     async def download_dir(self, source: str, target: Path) -> None:
         """Copy the content of a directory out, safely: no links that leave it, no special files, no set-uid bits."""
+
+    async def snapshot(self, name: str | None = None) -> SandboxImage:
+        """Keep all files as an image, without mounts and the spec's environment; programs stand still meanwhile."""
+
+    async def restore(self, image: SandboxImage) -> None:
+        """Have the files of an image and no process, started or not: instead of `start`, or to go back in time."""
 
 
 class Backend(Protocol):

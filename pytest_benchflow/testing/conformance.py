@@ -10,8 +10,11 @@ from .isolation import IsolationTests
 from .lifecycle import LifecycleTests
 from .mounts import MountTests
 from .processes import ProcessTests
+from .snapshots import SnapshotTests
 
 
 @pytest.mark.asyncio
-class SandboxConformance(LifecycleTests, CommandTests, ProcessTests, FileTests, MountTests, IsolationTests):
+class SandboxConformance(
+    LifecycleTests, CommandTests, ProcessTests, FileTests, MountTests, SnapshotTests, IsolationTests
+):
     """Subclass it in a test module, name your `factory`, and run pytest."""

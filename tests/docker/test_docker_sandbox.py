@@ -114,13 +114,16 @@ async def test_leftovers_of_a_dead_process_are_found_and_those_of_the_living_are
             run("docker", "rm", "-f", name)
 
 
-async def test_secrets_of_a_call_are_not_in_the_container_config(start: Start) -> None:
-    sandbox = await start(env={"PUBLIC": "shown"})
-    await sandbox.exec("true", env={"SECRET": "hidden-value"})
-    await sandbox.exec("true", env={"SECRET": "hidden-value"}, user="nobody")
-    text = str(inspect(sandbox.id))
-    assert "PUBLIC=shown" in text
-    assert "hidden-value" not in text
+async def test_variables_are_not_in_the_container_config(start: Start) -> None:
+    sandbox = await start(env={"OF_SANDBOX": "hidden-1"})
+    for user in (None, "nobody"):
+        done = await sandbox.exec("echo $OF_SANDBOX $OF_CALL", env={"OF_CALL": "hidden-2"}, user=user)
+        assert done.stdout == "hidden-1 hidden-2\n"
+        assert (await sandbox.exec("echo $OF_SANDBOX", env={"OF_SANDBOX": "mine"}, user=user)).stdout == "mine\n"
+    process = await sandbox.open_process(["printenv", "OF_SANDBOX"])
+    assert await process.read() == b"hidden-1\n"
+    await process.wait()
+    assert "hidden-" not in str(inspect(sandbox.id))
 
 
 @pytest.mark.parametrize("network", ["host", "bridge"])

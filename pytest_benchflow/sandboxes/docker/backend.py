@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import uuid
+from dataclasses import replace
 from typing import Any
 
 from pytest_benchflow.errors import BenchflowError, SandboxError
@@ -21,7 +22,7 @@ from .projects import Watcher
 from .sandbox import DockerSandbox
 from .starter import Starter
 
-_CAPABILITIES = dict.fromkeys(("no_network", "docker_image", "compose", "users", "mounts", "keeps"), True)
+_CAPABILITIES = dict.fromkeys(("no_network", "docker_image", "compose", "users", "mounts", "keeps", "snapshots"), True)
 
 
 class DockerBackend:
@@ -76,7 +77,8 @@ class DockerBackend:
             raise SandboxError("the docker backend is not open", advice="await preflight() first", retryable=False)
         several = spec.environment_dir is not None and is_compose(spec.environment_dir)
         starter = self._compose if several and self._compose is not None else self._starter
-        sandbox = DockerSandbox(spec, starter, self.capabilities, self._sandboxes.discard)
+        capabilities = replace(self.capabilities, snapshots=starter.snapshots is not None)
+        sandbox = DockerSandbox(spec, starter, capabilities, self._sandboxes.discard)
         self._sandboxes.add(sandbox)
         return sandbox
 
@@ -85,6 +87,8 @@ class DockerBackend:
         await asyncio.gather(*(sandbox.stop() for sandbox in list(self._sandboxes)), return_exceptions=True)
         if self._sweeping is not None:
             await asyncio.wait([self._sweeping])
+        if self._starter is not None:
+            await self._starter.snapshots.aclose()
         if self._watcher is not None:
             await asyncio.to_thread(self._watcher.close)
         if self._engine is not None:

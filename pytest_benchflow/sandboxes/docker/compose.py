@@ -16,6 +16,8 @@ from .starter import Kept, Starter
 class ComposeStarter:
     """Does for compose projects what `Starter` does for containers."""
 
+    snapshots = None
+
     def __init__(self, starter: Starter, watcher: Watcher) -> None:
         self._starter = starter
         self._watcher = watcher

@@ -85,7 +85,6 @@ def _main(spec: SandboxSpec, engine: EngineFacts, workdir: str, lease_sec: int) 
         "stop_signal": STOP_SIGNAL,
         "logging": {"driver": "none"},
         "pids_limit": PIDS_LIMIT,
-        "environment": {name: value.replace("$", "$$") for name, value in spec.env.items()},
     }
     if spec.mounts:
         main["volumes"] = [

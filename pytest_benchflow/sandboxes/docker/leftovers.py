@@ -14,7 +14,7 @@ from .labels import CREATED, KEPT_PREFIX, OWNER_PID, ROLLOUT, RUN, is_orphan
 if TYPE_CHECKING:
     import docker
 
-Kind = Literal["container", "network", "volume"]
+Kind = Literal["container", "network", "volume", "image"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,9 @@ def _objects(client: docker.APIClient) -> Iterator[Leftover]:
         yield _leftover("network", network["Id"], network["Name"], network["Labels"])
     for volume in client.volumes(filters={"label": RUN})["Volumes"] or []:
         yield _leftover("volume", volume["Name"], volume["Name"], volume["Labels"])
+    for image in client.images(filters={"label": RUN}):
+        name = next(iter(image["RepoTags"] or ()), image["Id"])
+        yield _leftover("image", image["Id"], name, image["Labels"])
 
 
 def _leftover(kind: Kind, object_id: str, name: str, labels: dict[str, str]) -> Leftover:
@@ -97,6 +100,8 @@ def _remove(client: docker.APIClient, item: Leftover) -> bool:
             client.remove_container(item.id, force=True, v=True)
         elif item.kind == "network":
             client.remove_network(item.id)
+        elif item.kind == "image":
+            client.remove_image(item.name)
         else:
             client.remove_volume(item.id, force=True)
     except NotFound:

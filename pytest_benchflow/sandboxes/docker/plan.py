@@ -39,6 +39,8 @@ class ImageFacts:
     workdir: str = ""
     is_task_files_only: bool = False
     """Whether the task's files are not in it and go to its working directory."""
+    is_snapshot: bool = False
+    """Whether nothing could make it again."""
 
 
 def container_name(rollout: str) -> str:
@@ -104,7 +106,6 @@ def container_config(
         "Cmd": [],
         "User": "0",
         "WorkingDir": working_directory(spec, image),
-        "Env": [f"{name}={value}" for name, value in spec.env.items()],
         "Labels": dict(labels),
         "OpenStdin": True,
         "StdinOnce": True,

@@ -6,14 +6,15 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
-from pytest_benchflow.errors import SandboxError
+from pytest_benchflow.errors import SandboxError, SandboxSnapshotNotSupported
 from pytest_benchflow.sandboxes import archive
-from pytest_benchflow.sandboxes.base import Capabilities, ExecResult, SandboxSpec
+from pytest_benchflow.sandboxes.base import Capabilities, ExecResult, SandboxImage, SandboxSpec
 from pytest_benchflow.sandboxes.mounts import check_mounts
 
 from .container import Command, Container
 from .plan import ImageFacts, container_name, working_directory
 from .process import DockerProcess
+from .snapshots import Snapshots
 from .starter import AnyStarter
 from .transfer import pull, push
 
@@ -61,17 +62,21 @@ class DockerSandbox:
     async def start(self) -> None:
         """Build or pull what is missing and start the container."""
         if self._starting is None:
-            self._starting = asyncio.ensure_future(self._bring_up())
+            self._starting = asyncio.ensure_future(self._bring_up(None))
+        await self._started()
+
+    async def _started(self) -> None:
+        assert self._starting is not None
         try:
             await asyncio.shield(self._starting)
         except BaseException:
             await asyncio.shield(self.stop())
             raise
 
-    async def _bring_up(self) -> None:
+    async def _bring_up(self, image: ImageFacts | None) -> None:
         spec = self._spec
         check_mounts(spec)
-        self._image = await self._starter.image(spec, self._id)
+        self._image = image or await self._starter.image(spec, self._id)
         self._container = await self._starter.start(spec, self._image, self._id)
         self._notes += self._starter.notes(spec)
         if self._image.is_task_files_only and spec.environment_dir is not None:
@@ -79,18 +84,21 @@ class DockerSandbox:
 
     async def stop(self, *, delete: bool = True) -> None:
         """Remove the container with all that runs in it; with `delete=False` it stays, without its processes."""
-        starting, self._starting = self._starting, None
         try:
-            if starting is not None:
-                starting.cancel()
-                await asyncio.wait([starting])
-                container, self._container = self._container, None
-                if delete or container is None:
-                    await self._starter.stop(self._id, container)
-                else:
-                    await self._keep(container)
+            await self._end(delete=delete)
         finally:
             self._on_stop(self)
+
+    async def _end(self, *, delete: bool = True) -> None:
+        starting, self._starting = self._starting, None
+        if starting is not None:
+            starting.cancel()
+            await asyncio.wait([starting])
+            container, self._container = self._container, None
+            if delete or container is None:
+                await self._starter.stop(self._id, container)
+            else:
+                await self._keep(container)
 
     async def _keep(self, container: Container) -> None:
         kept = await self._starter.keep(container)
@@ -108,7 +116,7 @@ class DockerSandbox:
         stdin: bytes | None = None,
     ) -> ExecResult:
         """Run a bash command line."""
-        command = Command(cmd, cwd=self._cwd(cwd), user=self._user(user), env=env or {})
+        command = Command(cmd, cwd=self._cwd(cwd), user=self._user(user), env=self._env(env))
         return await self._running().run(command, stdin=stdin, timeout_sec=timeout_sec)
 
     async def open_process(
@@ -120,7 +128,7 @@ class DockerSandbox:
         env: Mapping[str, str] | None = None,
     ) -> DockerProcess:
         """Start a program and return its byte pipe."""
-        return await self._running().open(argv, user=self._user(user), cwd=self._cwd(cwd), env=env or {})
+        return await self._running().open(argv, user=self._user(user), cwd=self._cwd(cwd), env=self._env(env))
 
     async def upload_file(self, source: Path, target: str) -> None:
         """Copy a host file to exactly `target`, keeping its mode."""
@@ -139,6 +147,23 @@ class DockerSandbox:
         """Copy the content of a directory out, safely."""
         await pull(self._running(), lambda stream: archive.unpack_dir(stream, target), source, directory=True)
 
+    async def snapshot(self, name: str | None = None) -> SandboxImage:
+        """Keep all files as an image, for this run."""
+        return await self._snapshots().take(self._running(), self._spec, self._image, name)
+
+    async def restore(self, image: SandboxImage) -> None:
+        """Have the files of an image, in a new container."""
+        facts = await self._snapshots().find(image, self._spec)
+        await self._end()
+        self._starting = asyncio.ensure_future(self._bring_up(facts))
+        await self._started()
+
+    def _snapshots(self) -> Snapshots:
+        snapshots = self._starter.snapshots
+        if snapshots is None:
+            raise SandboxSnapshotNotSupported(f"sandbox {self._spec.name} has several containers: no snapshot of them")
+        return snapshots
+
     def _running(self) -> Container:
         if self._container is None:
             raise SandboxError(f"sandbox {self._spec.name} is not running; call start() first")
@@ -146,6 +171,10 @@ class DockerSandbox:
 
     def _cwd(self, cwd: str | None) -> str:
         return str(PurePosixPath(self.workdir) / (cwd or ""))
+
+    def _env(self, env: Mapping[str, str] | None) -> dict[str, str]:
+        # With each command and not in the container's configuration, which others can read and images remember.
+        return {**self._spec.env, **(env or {})}
 
     def _user(self, user: str | int | None) -> str:
         return self._image.user if user is None else str(user)

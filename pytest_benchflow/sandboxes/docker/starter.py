@@ -14,6 +14,7 @@ from .images import Images
 from .labels import KEPT_PREFIX, make_labels
 from .launch import launch, remove
 from .plan import EngineFacts, ImageFacts, container_config, notes_for
+from .snapshots import Snapshots
 from .volumes import Volumes
 
 #: Over a network a dead runner may go unnoticed: PID 1 then ends after this silence.
@@ -47,6 +48,10 @@ class AnyStarter(Protocol):
     def notes(self, spec: SandboxSpec) -> list[str]:
         """Return what the user should know about this sandbox."""
 
+    @property
+    def snapshots(self) -> Snapshots | None:
+        """Who makes images of the container; None where one container is not all there is."""
+
 
 class Starter:
     """Knows the engine, its images and this run's labels."""
@@ -58,6 +63,7 @@ class Starter:
         self.run = run
         self.network = network
         self.volumes = Volumes(engine, run)
+        self.snapshots = Snapshots(engine, run)
 
     async def image(self, spec: SandboxSpec, container_name: str) -> ImageFacts:
         """Return the image of a sandbox, built or pulled if it is not there."""
@@ -68,7 +74,7 @@ class Starter:
         try:
             return await self._start(spec, image, container_name)
         except EngineError as error:
-            if error.status != 404 or "image" not in error.reason.lower():
+            if error.status != 404 or "image" not in error.reason.lower() or image.is_snapshot:
                 raise
         self.images.forget(image)
         return await self._start(spec, await self.images.find(spec), container_name)

@@ -14,6 +14,7 @@ from .launcher import Launcher
 from .layers import LayerStore
 from .preflight import check
 from .sandbox import LocalSandbox
+from .snapshots import Snapshots
 
 
 class LocalBackend:
@@ -24,7 +25,9 @@ class LocalBackend:
     def __init__(self, host: Host | None = None) -> None:
         self._host = host or Host.look()
         self._launcher = Launcher()
-        self._builder = Builder(self._host, self._launcher, LayerStore())
+        store = LayerStore()
+        self._builder = Builder(self._host, self._launcher, store)
+        self._snapshots = Snapshots(store)
         self._numbers = itertools.count(1)
         self._sandboxes: set[LocalSandbox] = set()
 
@@ -57,6 +60,7 @@ class LocalBackend:
             host=self._host,
             launcher=self._launcher,
             builder=self._builder,
+            snapshots=self._snapshots,
             stopped=self._sandboxes.discard,
         )
         self._sandboxes.add(sandbox)
@@ -66,4 +70,5 @@ class LocalBackend:
         """End every sandbox and the zygote; idempotent."""
         await asyncio.gather(*(sandbox.stop() for sandbox in list(self._sandboxes)), return_exceptions=True)
         await self._launcher.stop_all()
+        await self._snapshots.aclose()
         await asyncio.to_thread(self._launcher.close)

@@ -40,6 +40,8 @@ class Control:
         self._pidfd: int | None = None
         self.entered: list[str] = []
         """The directories of its control group that it could enter."""
+        self.written: int | None = None
+        """A descriptor of the directory with all that the sandbox writes."""
         sock.setblocking(False)
         self._loop.add_reader(sock, self._on_message)
 
@@ -122,6 +124,8 @@ class Control:
                 self.entered = message["cgroups"]
                 self._loop.add_reader(self._pidfd, self._end, "ended")
                 self._spawned.set_result(None)
+            case "built":
+                self.written = fds[0]
             case "ready":
                 _settle(self._ready, None)
             case "failed":
@@ -144,6 +148,9 @@ class Control:
             self._loop.remove_reader(self._pidfd)
             os.close(self._pidfd)
             self._pidfd = None
+        if self.written is not None:
+            os.close(self.written)
+            self.written = None
         error = SandboxError(f"sandbox {self.name} {how}")
         _settle(self._ready, error)
         for exit_status in self._exits.values():

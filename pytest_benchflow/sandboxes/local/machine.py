@@ -7,6 +7,7 @@ import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import BinaryIO
 
 from pytest_benchflow.errors import SandboxError
@@ -20,8 +21,10 @@ from .handover import Handover
 from .launcher import Launcher
 from .pipes import Collector, ReadPipe, WritePipe
 from .process import LocalProcess
+from .snapshots import copy_written
 from .transfer import Target, pull, push
 
+HALT_TIMEOUT_SEC = 15.0
 #: How long a finished command's output may stay open, for helpers that end just after it.
 LINGER_SEC = 0.2
 
@@ -185,6 +188,30 @@ class Machine:
     async def pull(self, unpack: Callable[[BinaryIO], None], source: str, *, directory: bool) -> None:
         """Give `unpack`, in a thread, the tar stream of a file or of a directory's content."""
         await pull(self._control, unpack, source, directory=directory)
+
+    async def snapshot(self, target: Path, *, privileged: bool) -> None:
+        """Copy all that was written into an empty directory; programs stand still meanwhile."""
+        await self._signal("halt")
+        try:
+            if self._control.written is None:
+                raise SandboxError(f"sandbox {self._name} is gone")
+            await copy_written(self._control.written, target, privileged=privileged)
+        finally:
+            await asyncio.shield(self._signal("resume"))
+
+    async def _signal(self, operation: str) -> None:
+        with Handover() as ends:
+            reason = ends.from_program()
+            _, status = await self._control.request({"op": operation}, ends.theirs)
+        try:
+            async with asyncio.timeout(HALT_TIMEOUT_SEC):
+                code = await asyncio.shield(status)
+        except TimeoutError:
+            raise SandboxError(f"programs in sandbox {self._name} did not {operation}") from None
+        finally:
+            os.close(reason)
+        if code != 0:
+            raise SandboxError(f"programs in sandbox {self._name} did not {operation}")
 
     def _collect(self, fd: int) -> Collector:
         collector = Collector(fd, self._open.discard)

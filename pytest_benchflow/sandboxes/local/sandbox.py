@@ -8,15 +8,16 @@ from pathlib import Path, PurePosixPath
 
 from pytest_benchflow.errors import SandboxError, UnsupportedError
 from pytest_benchflow.sandboxes import archive
-from pytest_benchflow.sandboxes.base import Capabilities, ExecResult, SandboxSpec
+from pytest_benchflow.sandboxes.base import Capabilities, ExecResult, SandboxImage, SandboxSpec
 from pytest_benchflow.sandboxes.mounts import check_mounts
 
-from .builder import Builder
+from .builder import Builder, Built
 from .environment import Host
 from .image import Image
 from .launcher import Launcher
 from .machine import Command, Machine
 from .process import LocalProcess
+from .snapshots import Snapshots
 from .transfer import Target
 
 
@@ -31,15 +32,17 @@ class LocalSandbox:
         host: Host,
         launcher: Launcher,
         builder: Builder,
+        snapshots: Snapshots,
         stopped: Callable[[LocalSandbox], None],
     ) -> None:
         self._spec = spec
         self._host = host
         self._launcher = launcher
         self._builder = builder
+        self._snapshots = snapshots
         self._on_stop = stopped
         self._id = f"local-{host.pid}-{number}"
-        self._image = Image()
+        self._built: Built | None = None
         self._machine: Machine | None = None
         self._stopped = False
         self._notes: list[str] = []
@@ -49,6 +52,10 @@ class LocalSandbox:
     def id(self) -> str:
         """Identify the sandbox within this machine."""
         return self._id
+
+    @property
+    def _image(self) -> Image:
+        return self._built.image if self._built else Image()
 
     @property
     def workdir(self) -> str:
@@ -71,12 +78,13 @@ class LocalSandbox:
 
     async def start(self) -> None:
         """Build what is not cached and bring the sandbox up."""
-        if self._machine is not None:
-            return
-        self._stopped = False
-        check_mounts(self._spec)
-        built = await self._builder.build(self._spec)
-        self._image = built.image
+        if self._machine is None:
+            self._stopped = False
+            check_mounts(self._spec)
+            await self._bring_up(await self._builder.build(self._spec))
+
+    async def _bring_up(self, built: Built) -> None:
+        self._built = built
         self._notes = list(built.notes)
         if self._image.user not in (None, "root", "0") and not self._host.privileged:
             self._notes.append(f"USER {self._image.user} is root here: an ordinary user cannot make other users")
@@ -103,11 +111,14 @@ class LocalSandbox:
     async def stop(self, *, delete: bool = True) -> None:
         """End every process and remove the sandbox; `delete=False` does the same, it cannot outlive its runner."""
         self._stopped = True
+        await self._end()
+        self._on_stop(self)
+
+    async def _end(self) -> None:
         machine, self._machine = self._machine, None
         if machine is not None:
             await machine.stop()
             self._oom_kills = machine.oom_kills
-        self._on_stop(self)
 
     async def exec(
         self,
@@ -152,6 +163,20 @@ class LocalSandbox:
     async def download_dir(self, source: str, target: Path) -> None:
         """Copy the content of a directory out, safely."""
         await self._running().pull(lambda stream: archive.unpack_dir(stream, target), source, directory=True)
+
+    async def snapshot(self, name: str | None = None) -> SandboxImage:
+        """Keep all files as a layer, for this run."""
+        machine = self._running()
+        assert self._built is not None
+        return await self._snapshots.take(machine, self._built, name)
+
+    async def restore(self, image: SandboxImage) -> None:
+        """Have the files of a snapshot, in a new machine."""
+        built = self._snapshots.find(image, self._spec.name)
+        self._stopped = False
+        check_mounts(self._spec)
+        await self._end()
+        await self._bring_up(built)
 
     def _running(self) -> Machine:
         if self._machine is None:

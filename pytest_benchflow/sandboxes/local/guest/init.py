@@ -51,7 +51,8 @@ def _build(control: socket.socket, host: HostView) -> NoReturn:
             socket.sethostname(config["hostname"])
             if not config["network"]:
                 devices.raise_loopback()
-            rootfs.enter(config, host)
+            written = rootfs.enter(config, host)
+            wire.send(control, {"event": "built"}, (written,))
             os._exit(0)
     except BaseException as error:
         wire.send_failure(control, error)
@@ -99,6 +100,10 @@ class _Init:
                 self._start(number, fds, lambda: transfer.extract(message, fds))
             case "archive":
                 self._start(number, fds, lambda: transfer.archive(message, fds))
+            case "halt":
+                self._start(number, fds, tree.halt)
+            case "resume":
+                self._start(number, fds, tree.resume)
             case "kill":
                 self._kill(number, message["target"])
         for fd in fds:

@@ -60,6 +60,15 @@ def unshare(flags: int) -> None:
         _fail(f"unshare({flags:#x})")
 
 
+def become_root_of_a_user_namespace(flags: int = 0) -> None:
+    """Move the caller into a user namespace, and others that the flags name, where it is root."""
+    uid, gid = os.geteuid(), os.getegid()
+    unshare(flags | CLONE_NEWUSER)
+    for name, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(text)
+
+
 def mount(source: str, target: str, kind: str | None = None, flags: int = 0, data: str = "") -> None:
     """Mount `source` on `target`."""
     result = _mount(

@@ -65,8 +65,8 @@ def _shared_memory(config: Message) -> str:
     return f",size={max(1, memory // 8)}m" if memory else ""
 
 
-def enter(config: Message, host: HostView) -> None:
-    """Build the root described by `config` and make it the caller's root."""
+def enter(config: Message, host: HostView) -> int:
+    """Build the root described by `config`, make it the caller's, and return a descriptor of all that it writes."""
     libc.mount("none", "/", flags=libc.MS_REC | libc.MS_PRIVATE)
     # Layers are named relative to here: mount options must fit one memory page, however deep the cache lies.
     os.chdir(config["layers_dir"] or "/")
@@ -94,6 +94,7 @@ def enter(config: Message, host: HostView) -> None:
     devices.mount_dev(f"{root}/dev", _shared_memory(config))
     devices.mount_proc(f"{root}/proc", privileged=config["privileged"])
 
+    written = os.open(builder.upper, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     os.chdir(root)
     libc.pivot_root(".", ".")
     # By now a link in the target leads to a place inside; once the host's root is gone, nothing of it can be bound.
@@ -105,6 +106,7 @@ def enter(config: Message, host: HostView) -> None:
     os.chdir("/")
     for path in config["dirs"]:
         os.makedirs(path, mode=0o755, exist_ok=True)
+    return written
 
 
 def _open_directory(path: str) -> int:
@@ -129,11 +131,11 @@ class _Overlays:
     def __init__(self, config: Message, scratch: str) -> None:
         self._layers: list[str] = config["layers"]
         self._mirror: str | None = config["mirror"]
-        self._upper: str = config["build_dir"] or f"{scratch}/upper"
+        self.upper: str = config["build_dir"] or f"{scratch}/upper"
         self._options = "redirect_dir=off,metacopy=off,index=off"
         if not config["privileged"]:
             self._options = "userxattr"
-        os.makedirs(f"{self._upper}/.work", exist_ok=True)
+        os.makedirs(f"{self.upper}/.work", exist_ok=True)
 
     def mount(self, key: str, base: str, mask: str | None, target: str) -> None:
         lowers = [path for layer in self._layers if os.path.isdir(path := f"{layer}/{key}")]
@@ -141,7 +143,7 @@ class _Overlays:
         if self._mirror and os.path.isdir(mirrored := f"{self._mirror}/{key}"):
             lowers.append(mirrored)
         lowers.append(base)
-        upper, work = f"{self._upper}/{key}", f"{self._upper}/.work/{key}"
+        upper, work = f"{self.upper}/{key}", f"{self.upper}/.work/{key}"
         os.mkdir(work)
         os.mkdir(upper)
         _copy_attributes(lowers[0], upper)

@@ -1,4 +1,4 @@
-"""Kill a supervisor with everything that descends from it."""
+"""Kill a supervisor with everything that descends from it, or halt all that runs in a sandbox for a while."""
 
 from __future__ import annotations
 
@@ -27,6 +27,26 @@ def kill(supervisor: int) -> int:
         time.sleep(0.001)
     _signal(supervisor, signal.SIGKILL)
     return 0
+
+
+def halt() -> int:
+    """Stop every process but init and the caller, and return when they have."""
+    _signal(-1, signal.SIGSTOP)
+    deadline = time.monotonic() + PATIENCE_SEC
+    while _is_anything_running() and time.monotonic() < deadline:
+        time.sleep(0.001)
+    return 0
+
+
+def resume() -> int:
+    """Let every process go on."""
+    _signal(-1, signal.SIGCONT)
+    return 0
+
+
+def _is_anything_running() -> bool:
+    pids = (name for name in os.listdir("/proc") if name.isdigit() and int(name) not in (1, os.getpid()))
+    return any(found[0] not in "TtZX" for pid in pids if (found := _state_and_parent(pid)))
 
 
 def descendants(root: int) -> list[int]:
