@@ -6,11 +6,14 @@ import json
 import re
 import shlex
 import shutil
+import tomllib
 from pathlib import Path
 
 import pytest
 from project import NO_DAEMON
 
+from pytest_benchflow.agents import list_agents, parse_manifest
+from pytest_benchflow.agents.providers import PROVIDERS
 from pytest_benchflow.options import OPTIONS, markdown_table
 from pytest_benchflow.reporting import Report
 from pytest_benchflow.rollout import ROLLOUT_SCHEMA, load_rollout_file, load_user
@@ -120,6 +123,21 @@ def test_the_python_of_the_library_page_works(project: Path, pytester: pytest.Py
     done = pytester.runpython(pytester.makepyfile(library_page=script))
     assert done.ret == 0
     done.stdout.fnmatch_lines(["passed 1.0 *", "4 of 4, 100.0%, mean reward 1.0", "{'reward': 1.0} 0"])
+
+
+def test_the_manifests_of_the_agents_page_are_valid() -> None:
+    page = (ROOT / "docs/agents.md").read_text()
+    small, whole = [tomllib.loads(block) for block in re.findall(r"```toml\n(.*?)```", page, re.DOTALL)]
+    assert parse_manifest(small, "small").launch == ("my-agent", "--acp")
+    assert parse_manifest(whole, "whole").install.npm == ("my-agent@1.4.2",)
+
+
+def test_the_agents_page_knows_every_agent_and_provider() -> None:
+    page = (ROOT / "docs/agents.md").read_text()
+    for manifest in list_agents():
+        assert {f"`{word}`" for word in (manifest.name, *manifest.aliases)} & {*re.findall(r"`[^`]+`", page)}
+    for name in PROVIDERS:
+        assert f"`{name.replace('seed-2-pro', 'seed-2-lite')}`" in page
 
 
 def test_the_files_of_the_scenes_page_load(tmp_path: Path) -> None:

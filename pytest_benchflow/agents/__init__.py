@@ -26,22 +26,26 @@ if TYPE_CHECKING:
     from pytest_benchflow.agents.manifest_file import parse_manifest, read_manifest
     from pytest_benchflow.agents.preflight import missing_access
     from pytest_benchflow.agents.registration import get_agent, list_agents, register_agent
+    from pytest_benchflow.agents.status import AgentStatus, describe, statuses
 
 _HOMES = {
     "AcpAgent": "acp_agent",
     "AgentManifest": "manifest",
+    "AgentStatus": "status",
     "Bundle": "bundles",
     "BundleSpec": "bundles",
     "BundleStore": "bundles",
     "CredentialFile": "legacy",
     "HostAuthFile": "legacy",
     "SubscriptionAuth": "legacy",
+    "describe": "status",
     "get_agent": "registration",
     "list_agents": "registration",
     "missing_access": "preflight",
     "parse_manifest": "manifest_file",
     "read_manifest": "manifest_file",
     "register_agent": "registration",
+    "statuses": "status",
 }
 
 __all__ = [
@@ -54,6 +58,7 @@ __all__ = [
     "AgentOutcome",
     "AgentRegistry",
     "AgentRequest",
+    "AgentStatus",
     "Bundle",
     "BundleSpec",
     "BundleStore",
@@ -64,12 +69,14 @@ __all__ = [
     "Session",
     "SubscriptionAuth",
     "Usage",
+    "describe",
     "get_agent",
     "list_agents",
     "missing_access",
     "parse_manifest",
     "read_manifest",
     "register_agent",
+    "statuses",
 ]
 
 

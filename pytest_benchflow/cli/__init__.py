@@ -46,7 +46,11 @@ def _parser() -> argparse.ArgumentParser:
     check = tasks.add_parser("check", help="read tasks and report every problem; starts nothing")
     check.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="a task, or a folder of tasks")
     check.add_argument("--strict", action="store_true", help="unknown keys are errors")
-    agents = commands.add_parser("agents", help="agents on this machine").add_subparsers(dest="verb", required=True)
+    agents = commands.add_parser("agents", help="list agents and what each lacks to run here").add_subparsers(
+        dest="verb", metavar="[show|install|prune]"
+    )
+    show = agents.add_parser("show", help="everything about one agent")
+    show.add_argument("name", metavar="NAME", help="an agent, by name or alias, or the path of a manifest")
     add_bundle_verbs(agents, _days, _KEPT_DAYS)
     job = commands.add_parser("run", help="run a job file without pytest")
     job.add_argument("file", type=Path, metavar="FILE", help="a job or rollout file that names its tasks")
@@ -75,8 +79,13 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _agents(options: argparse.Namespace) -> int:
+    from pytest_benchflow.cli.agents import list_agents, show_agent
     from pytest_benchflow.cli.bundles import install, prune
 
+    if options.verb is None:
+        return list_agents()
+    if options.verb == "show":
+        return show_agent(options.name)
     if options.verb == "install":
         return install(options.names, everything=options.all)
     return prune(remove=options.yes, max_age_days=options.max_age)
