@@ -378,3 +378,85 @@ async def test_a_job_file_is_a_job(task: Path, coder: FakeAgent) -> None:
     Path("job.yaml").write_text("tasks_dir: tasks\nagent: coder-bot\nenvironment: local\nmax_retries: 0\n")
     result = await Evaluation.from_yaml("job.yaml").run()
     assert f"{result.passed}/{result.total} ({result.score:.1%})" == "1/1 (100.0%)"
+
+
+async def test_a_rollout_is_driven_phase_by_phase(task: Path, coder: FakeAgent) -> None:
+    config = TrialConfig(
+        task_path=task,
+        scenes=[Scene.single(agent="coder-bot", model="flash")],
+        environment="local",
+        trial_name="by-hand",
+    )
+    trial = await Trial.create(config)
+    try:
+        await trial.setup()
+        await trial.start()
+        await trial.install_agent()
+        await trial.connect()
+        trajectory, n_tool_calls = await trial.execute(prompts=["$ true", "$ false"])
+        assert n_tool_calls == 2
+        assert trajectory[0]["type"] == "user_message"
+        await trial.execute()
+        await trial.disconnect()
+        rewards, _, error = await trial.soft_verify()
+        assert (rewards, error) == ({"reward": 1.0}, None)
+        assert (await trial.verify())["reward"] == 1.0
+        assert trial.env is trial.sandbox
+    finally:
+        await trial.cleanup()
+        await trial.cleanup()
+    assert trial.result.reward == 1.0
+    assert coder.heard == [["$ true", "$ false", DO_IT]]
+
+
+async def test_roles_are_connected_by_hand(task: Path, coder: FakeAgent) -> None:
+    first, second = Role("coder", "coder-bot", "flash"), Role("reviewer", "coder-bot", "pro")
+    rollout = await Rollout.create(RolloutConfig(task_path=task, scenes=[Scene("s", [first, second])], sandbox="local"))
+    try:
+        await rollout.setup()
+        await rollout.start()
+        await rollout.install_agent()
+        await rollout.connect_as(first)
+        await rollout.execute(["$ true"])
+        await rollout.connect_as(second)
+        await rollout.execute(["$ false"])
+    finally:
+        await rollout.cleanup()
+    assert coder.heard == [["$ true"], ["$ false"]]
+    assert coder.models == ["flash", "pro"]
+
+
+@pytest.mark.parametrize(
+    ("phases", "message"),
+    [
+        (["start"], "the rollout has no sandbox yet; await setup() first"),
+        (["setup", "install_agent"], "the sandbox is not up yet; await start() first"),
+        (["setup", "start", "connect"], "the agent is not installed yet; await install_agent() first"),
+        (["setup", "start", "execute"], "the agent is not installed yet; await install_agent() first"),
+        (["setup", "start", "verify"], "the agent is not installed yet; await install_agent() first"),
+        (["setup", "setup"], "the rollout is set up already; make a new one for another run"),
+        (["run", "setup"], "the rollout is set up already; make a new one for another run"),
+        (["run", "run"], "the rollout has run already; make a new one for another run"),
+        (["run", "execute"], "the rollout has ended; make a new one"),
+        (["cleanup", "setup"], "the rollout has ended; make a new one"),
+    ],
+)
+async def test_phases_out_of_order_say_what_to_call_first(
+    task: Path, coder: FakeAgent, phases: list[str], message: str
+) -> None:
+    rollout = await Rollout.create(RolloutConfig(task_path=task, agent="coder-bot", sandbox="local"))
+    try:
+        for phase in phases[:-1]:
+            await getattr(rollout, phase)()
+        with pytest.raises(UsageError) as caught:
+            await getattr(rollout, phases[-1])()
+        assert str(caught.value) == message
+    finally:
+        await rollout.cleanup()
+
+
+async def test_a_user_needs_one_role(task: Path, coder: FakeAgent) -> None:
+    scene = Scene("s", [Role("a", "coder-bot"), Role("b", "coder-bot")])
+    config = RolloutConfig(task_path=task, scenes=[scene], sandbox="local", user=FunctionUser(lambda *_: None))
+    with pytest.raises(ValueError, match="one role"):
+        await Rollout.create(config)

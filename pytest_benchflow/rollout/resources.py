@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from pytest_benchflow.agents import AgentRegistry
 from pytest_benchflow.rollout.context import make_context
-from pytest_benchflow.sandboxes import CONTEXT_PREFIX
+from pytest_benchflow.sandboxes import CONTEXT_PREFIX, SandboxRegistry
 from pytest_benchflow.services import ServiceRegistry
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout.config import RolloutConfig
-    from pytest_benchflow.sandboxes import Backend, SandboxRegistry
+    from pytest_benchflow.sandboxes import Backend
     from pytest_benchflow.tasks import Task
 
 
@@ -34,6 +34,13 @@ class Resources:
         self._digests: dict[str, str] = {}
         self._contexts: dict[tuple[Path, str | None, Path | None], asyncio.Task[Path]] = {}
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
+
+    @classmethod
+    def of_this_machine(cls) -> Resources:
+        """Return resources with everything that is installed here."""
+        agents = AgentRegistry()
+        agents.load_entry_points()
+        return cls(agents, SandboxRegistry())
 
     async def backend(self, name: str) -> Backend:
         """Return the backend called `name`, checked once; all rollouts that ask get the same answer."""

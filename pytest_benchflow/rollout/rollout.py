@@ -21,6 +21,7 @@ from pytest_benchflow.rollout.letters import Letters
 from pytest_benchflow.rollout.native import document_prompts, document_scenes
 from pytest_benchflow.rollout.preparation import put_uploads, run_hooks
 from pytest_benchflow.rollout.record import Record
+from pytest_benchflow.rollout.resources import Resources
 from pytest_benchflow.rollout.result import ErrorInfo, RolloutResult, StepResult
 from pytest_benchflow.rollout.scenes import PlannedTurn, Role, Scene, plan_turns, session_key
 from pytest_benchflow.rollout.stage import (
@@ -39,7 +40,6 @@ from pytest_benchflow.tasks import load_task
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout.config import RolloutConfig
-    from pytest_benchflow.rollout.resources import Resources
     from pytest_benchflow.sandboxes import Sandbox
     from pytest_benchflow.tasks import Stage, Task
 
@@ -78,11 +78,17 @@ class Rollout:
         self._ready = False
         self._interrupted = False
         self._closed = False
+        self._owns_resources = False
 
     @classmethod
-    async def create(cls, config: RolloutConfig, resources: Resources) -> Rollout:
-        """Load the task and make the rollout; nothing starts yet."""
-        return cls(config, resources, load_task(config.task_path))
+    async def create(cls, config: RolloutConfig, resources: Resources | None = None) -> Rollout:
+        """Load the task and make the rollout; nothing starts yet. Without resources it brings its own."""
+        task = load_task(config.task_path)
+        if resources is not None:
+            return cls(config, resources, task)
+        rollout = cls(config, Resources.of_this_machine(), task)
+        rollout._owns_resources = True
+        return rollout
 
     @property
     def sandbox(self) -> Sandbox:
@@ -101,6 +107,8 @@ class Rollout:
 
     async def run(self) -> RolloutResult:
         """Do all phases and return the result; only cancellation gets out, every failure is in the result."""
+        if self._work is not None or self._closed:
+            raise UsageError("the rollout has run already", advice="make a new one for another run")
 
         async def everything() -> None:
             await self.setup()
@@ -369,6 +377,8 @@ class Rollout:
                     await end_sandbox(self.record, self._work.sandbox, may_keep=keep)
         except Exception as error:
             self.record.notes.append(f"cleanup: {error}")
+        if self._owns_resources:
+            await self._resources.aclose()
         mask_secrets(self.record)
         if not self.record.is_written:
             self.record.write()
