@@ -17,7 +17,7 @@ from pytest_benchflow.options import is_asked_for
 
 if TYPE_CHECKING:
     from pytest_benchflow.results import Results
-    from pytest_benchflow.run import Run
+    from pytest_benchflow.this_run import Run
 
 
 _SHOWN_NOTES = 5
@@ -39,7 +39,7 @@ class Controller:
     def pytest_configure_node(self, node: object) -> None:
         """Give every worker the same job, and the sources fetched once."""
         workerinput: dict[str, object] = node.workerinput  # type: ignore[attr-defined]
-        from pytest_benchflow.run import job_of
+        from pytest_benchflow.this_run import job_of
 
         workerinput["bf_run_id"], workerinput["bf_job_name"] = job_of(self._config)
         if is_asked_for(self._config):

@@ -10,7 +10,7 @@ from pytest_benchflow.errors import BenchflowError, CredentialsError
 
 if TYPE_CHECKING:
     from pytest_benchflow.matrix import Cell
-    from pytest_benchflow.run import Run
+    from pytest_benchflow.this_run import Run
 
 
 def refuse_missing(run: Run, cells: Iterable[Cell], task_file: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout import RolloutResult  # noqa: F401 - named in a stash key
-    from pytest_benchflow.run import Run
+    from pytest_benchflow.this_run import Run
 
 RUN = pytest.StashKey["Run"]()
 RESULT = pytest.StashKey["RolloutResult"]()
@@ -21,7 +21,7 @@ def get_run(config: pytest.Config) -> Run:
     """Return this process's run, made on first use; bad settings are pytest's own usage error."""
     if RUN not in config.stash:
         from pytest_benchflow.errors import BenchflowError
-        from pytest_benchflow.run import Run
+        from pytest_benchflow.this_run import Run
 
         try:
             config.stash[RUN] = Run(config)

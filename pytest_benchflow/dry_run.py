@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pytest_benchflow.items import RolloutItem
-from pytest_benchflow.run import Run
 from pytest_benchflow.terminal import dry_run_lines
+from pytest_benchflow.this_run import Run
 
 
 def list_cells(session: pytest.Session, run: Run) -> bool:

@@ -12,9 +12,9 @@ from pytest_benchflow.current import get_run, short_errors
 if TYPE_CHECKING:
     from pytest_benchflow.agents import Agent, Session
     from pytest_benchflow.rollout import Rollout, RolloutConfig, RolloutResult
-    from pytest_benchflow.run import Run
     from pytest_benchflow.sandboxes import Sandbox
     from pytest_benchflow.tasks import Task
+    from pytest_benchflow.this_run import Run
 
 __all__ = [
     "bf_agent",

@@ -20,7 +20,7 @@ from pytest_benchflow.current import RESULT, short_errors
 from pytest_benchflow.errors import BenchflowError
 from pytest_benchflow.items import RolloutItem
 from pytest_benchflow.outcome import error_text
-from pytest_benchflow.run import Run
+from pytest_benchflow.this_run import Run
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout import RolloutResult

@@ -9,7 +9,7 @@ import pytest
 from pytest_benchflow.errors import BenchflowError
 
 if TYPE_CHECKING:
-    from pytest_benchflow.run import Run
+    from pytest_benchflow.this_run import Run
 
 
 def add_sources(run: Run) -> None:

@@ -11,7 +11,7 @@ from pytest_benchflow.credentials import lacking
 
 if TYPE_CHECKING:
     from pytest_benchflow.items import RolloutItem
-    from pytest_benchflow.run import Run
+    from pytest_benchflow.this_run import Run
 
 
 def header(run: Run, n_items: int) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from fake_agent import FakeAgent
-from project import NO_DAEMON, write_task
+from project import INI, NO_DAEMON, Project, write_task
 
 import pytest_benchflow
 from pytest_benchflow import (
@@ -460,3 +460,15 @@ async def test_a_user_needs_one_role(task: Path, coder: FakeAgent) -> None:
     config = RolloutConfig(task_path=task, scenes=[scene], sandbox="local", user=FunctionUser(lambda *_: None))
     with pytest.raises(ValueError, match="one role"):
         await Rollout.create(config)
+
+
+def test_run_is_a_function_beside_items_too(project: Project) -> None:
+    project.task("tasks/hello")
+    code = """
+    import pytest_benchflow as bf
+
+    async def test_run():
+        assert (await bf.run("oracle", task_path="tasks/hello", sandbox="local")).reward == 1.0
+    """
+    project.write({"test_run.py": code, "pytest.ini": INI + "asyncio_mode = auto\n"})
+    project.run("tasks", "test_run.py").assert_outcomes(passed=2)
