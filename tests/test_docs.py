@@ -35,6 +35,9 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("DOCKER_HOST", NO_DAEMON)
     for name in QUICK:
         shutil.copytree(ROOT / "tasks" / name, pytester.path / "tasks" / name)
+    shutil.copytree(ROOT / "examples" / "scenes", pytester.path / "scenes")
+    for key in ("GEMINI_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "DEEPSEEK_API_KEY"):
+        monkeypatch.setenv(key, "not-a-key")
     pytester.makeini("[pytest]\nasyncio_default_fixture_loop_scope = function\n")
     return pytester.path
 
@@ -46,8 +49,14 @@ def test_the_readme_shows_commands() -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_of_the_readme_works(command: str, project: Path, pytester: pytest.Pytester) -> None:
     argv = shlex.split(command)[1:]
+    if "--bf-agent" in argv:
+        argv.append("--bf-dry-run")  # all but the spending
     done = pytester.runpytest_subprocess(*argv)
     assert done.ret == pytest.ExitCode.OK, command
+    if "--bf-agent" in argv:
+        cells = [line for line in done.outlines if "task.toml::" in line]
+        assert cells
+        assert all(line.endswith("  ready") for line in cells)
     assert "INTERNALERROR" not in done.stdout.str()
 
 
