@@ -42,7 +42,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("--bf-effort", "text", "reasoning effort, where the agent offers it", "LEVEL"),
     Option("--bf-scene", "list", "rollout file, or its name in scenes/, that says who plays; repeatable", "FILE|NAME"),
     Option("--bf-config", "text", "job file with tasks, agents and everything else", "FILE", ini=False),
-    Option("--bf-prompt", "list", "prompt instead of the task's, which is @instruction; repeatable", "TEXT", "task's"),
+    Option("--bf-prompt", "list", "prompt instead of the task's, which is =@instruction; repeatable", "TEXT", "task's"),
     Option("--bf-sandbox", "text", "where rollouts run: local, docker, or any registered backend", "NAME", "auto"),
     Option("--bf-threshold", "float", "reward needed to pass; a task or a marker may set its own", "X", "1.0"),
     Option("--bf-trials", "int", "repetitions of every combination", "K", "1"),
