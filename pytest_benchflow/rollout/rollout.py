@@ -34,7 +34,7 @@ from pytest_benchflow.rollout.stage import (
 )
 from pytest_benchflow.rollout.steps import combine, reaches
 from pytest_benchflow.rollout.store import write_json, write_text
-from pytest_benchflow.rollout.support import refuse_unsupported
+from pytest_benchflow.rollout.support import refuse_document_user, refuse_unsupported
 from pytest_benchflow.services import start_services
 from pytest_benchflow.tasks import load_task
 
@@ -133,6 +133,7 @@ class Rollout:
             backend = await self._resources.backend(self.config.sandbox)
             self.record.sandbox = backend.name
             refuse_unsupported(self.task, backend, self._cast.agents)
+            refuse_document_user(self.task, self.config)
             for stage in self.task.stages:
                 verifier_env(self.task, stage, self.config)
             directory = self.record.make_directory(self.config.jobs_dir / (self.config.job_name or ""))

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from pytest_benchflow.agents import FREE_AGENTS
 from pytest_benchflow.errors import CannotRunHere, UnsupportedError
 
 if TYPE_CHECKING:
     from pytest_benchflow.agents import Agent
+    from pytest_benchflow.rollout.config import RolloutConfig
     from pytest_benchflow.sandboxes import Backend, Capabilities
     from pytest_benchflow.tasks import EnvironmentConfig, Task
 
@@ -25,6 +27,17 @@ def refuse_unsupported(task: Task, backend: Backend, agents: Sequence[Agent] = (
         raise UnsupportedError(
             f"{task.file}: the {backend.name} sandbox cannot give {', '.join(dict.fromkeys(found))}",
             advice="choose another --bf-sandbox" if backend.capabilities.docker_image else "use --bf-sandbox docker",
+        )
+
+
+def refuse_document_user(task: Task, config: RolloutConfig) -> None:
+    """Refuse a simulated user that the task itself describes, unless the configuration brings one in its place."""
+    asks = task.document is not None and task.document.config.user is not None
+    own = config.scenes or config.prompts is not None or config.user is not None or config.loop_strategy is not None
+    if asks and not own and config.agent not in FREE_AGENTS:
+        raise UnsupportedError(
+            f"{task.file}: user: describes a simulated user, which is not played here",
+            advice="bring your own with user: in a --bf-scene file, or give --bf-prompt",
         )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from bots import BOTS
-from project import Project, properties
+from project import Project, properties, write_native_task
 
 SOLVE = "RUN: echo done > done.txt"
 
@@ -184,6 +184,15 @@ def test_a_user_talks_in_rounds_and_sees_the_verifiers_output(bots: Project) -> 
     assert [(row["round"], row["rewards"]) for row in rounds] == [(0, {"reward": 0.0}), (1, {"reward": 1.0})]
     assert [event["session"] for event in events(bots, "user_message")] == [1, 2]
     assert "test.sh" not in str(events(bots, "tool_call")[0]["content"])
+
+
+def test_a_user_that_a_task_describes_is_refused_unless_another_one_comes(project: Project) -> None:
+    project.write({"conftest.py": BOTS})
+    write_native_task(project.root / "tasks/one", front="user: {model: scripted}\n")
+    done = project.run("tasks", "--bf-agent=bot,oracle")
+    done.assert_outcomes(passed=1, errors=1)
+    done.stdout.fnmatch_lines(["*task.md: user: describes a simulated user, which is not played here*"])
+    project.run("tasks", "--bf-agent=bot", f"--bf-prompt={SOLVE}").assert_outcomes(passed=1)
 
 
 def test_verify_retry_sends_the_agent_back(bots: Project) -> None:
