@@ -1,0 +1,54 @@
+"""A run that is killed leaves nothing in the daemon."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+
+from project import Project, wait_for
+
+COUNT = 16
+WITHIN_SEC = 10
+KINDS = {"container": ("ps", "-aq", "--no-trunc"), "network": ("network", "ls", "-q"), "volume": ("volume", "ls", "-q")}
+TOML = '[environment]\ndocker_image = "bf-test/busybox:1"\n'
+
+
+def labelled(pid: int) -> dict[str, list[str]]:
+    """Return everything in the daemon that a process has made, images too."""
+    kinds = {**KINDS, "image": ("images", "-q")}
+    return {
+        kind: found
+        for kind, words in kinds.items()
+        if (
+            found := subprocess.run(
+                ["docker", *words, "--filter", f"label=benchflow.owner_pid={pid}"], capture_output=True, check=True
+            ).stdout.decode().split()
+        )
+    }  # fmt: skip
+
+
+def test_nothing_is_left_of_sixteen_containers_after_kill_9(new_project: Callable[..., Project]) -> None:
+    project = new_project()
+    for number in range(COUNT):
+        project.task(f"tasks/t{number:02}", toml=TOML, solve="touch /app/asleep; sleep 600")
+    host = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+    options = ("--bf-sandbox=docker", f"--bf-concurrency={COUNT}")
+    runner = project.start("tasks", *options, env={"DOCKER_HOST": host})
+    try:
+        wait_for(
+            lambda: len(list(project.root.glob("jobs/*/*/sandbox.json"))) == COUNT or runner.poll() is not None,
+            "the rollouts' start",
+            90,
+        )
+        assert runner.poll() is None, (project.root / "pytest.log").read_text()
+        assert len(labelled(runner.pid)["container"]) == COUNT
+        runner.send_signal(signal.SIGKILL)
+        runner.wait()
+        wait_for(lambda: not labelled(runner.pid), "the end of all that the run made", WITHIN_SEC)
+    finally:
+        runner.kill()
+        runner.wait()
+        if left := labelled(runner.pid).get("container"):
+            subprocess.run(["docker", "rm", "-f", *left], capture_output=True, check=False)
