@@ -59,9 +59,9 @@ class Daemon:
             self.process = None
 
     def containers(self) -> list[str]:
-        """List all containers, without the nameless dead records that a killed engine may keep of what it removed."""
-        listed = self.docker("ps", "-a", "--format", "{{.Names}} {{.Status}}").stdout.decode().splitlines()
-        return [line for line in listed if line != " Dead"]
+        """List all containers that exist: an engine that crashed may also list records of what it has removed."""
+        listed = self.docker("ps", "-aq", "--no-trunc").stdout.decode().split()
+        return [name for name in listed if self.docker("inspect", name, check=False).returncode == 0]
 
     def docker(self, *words: str, check: bool = True, stdin: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(["docker", "-H", self.unix, *words], capture_output=True, check=check, input=stdin)

@@ -7,7 +7,9 @@ import json
 import os
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -22,6 +24,7 @@ from pytest_benchflow.sandboxes.docker.compose_files import override_file, uniqu
 from pytest_benchflow.sandboxes.docker.context import BuildContext
 from pytest_benchflow.sandboxes.docker.frames import CAPTURE_BYTES, STDERR, STDOUT, Capture
 from pytest_benchflow.sandboxes.docker.labels import is_orphan, make_labels
+from pytest_benchflow.sandboxes.docker.leftovers import list_leftovers
 from pytest_benchflow.sandboxes.docker.pipe import Reader
 from pytest_benchflow.sandboxes.docker.plan import EngineFacts, ImageFacts, container_config, working_directory
 from pytest_benchflow.sandboxes.docker.quoting import can_export, quote
@@ -145,6 +148,25 @@ def test_owner_is_orphaned_only_when_dead_and_here() -> None:
     assert is_orphan({"benchflow.owner": f"{machine}/999999999/1"})
     assert not is_orphan({"benchflow.owner": "another-machine/999999999/1"})
     assert not is_orphan({})
+
+
+def test_records_of_what_an_engine_has_removed_are_no_leftovers() -> None:
+    # What an engine that crashed and was started again has been seen to list.
+    ghost = {"Id": "a" * 64, "Names": [], "State": "dead", "Labels": make_labels("run", "ghost")}
+    real = {"Id": "b" * 64, "Names": ["/bf-real"], "State": "running", "Labels": make_labels("run", "real")}
+    client = SimpleNamespace(
+        containers=lambda **_: [ghost, real],
+        networks=lambda **_: [],
+        volumes=lambda **_: {"Volumes": None},
+        images=lambda **_: [],
+    )
+
+    class FakeEngine:
+        async def call(self, work: Callable[[object], object]) -> object:
+            return work(client)
+
+    found = asyncio.run(list_leftovers(FakeEngine(), everything=True))  # type: ignore[arg-type]
+    assert [item.name for item in found] == ["bf-real"]
 
 
 def test_address_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

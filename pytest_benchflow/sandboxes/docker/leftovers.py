@@ -67,7 +67,9 @@ async def _opened(engine: Engine | None) -> AsyncIterator[Engine]:
 
 def _objects(client: docker.APIClient) -> Iterator[Leftover]:
     for container in client.containers(all=True, filters={"label": RUN}):
-        yield _leftover("container", container["Id"], container["Names"][0].lstrip("/"), container["Labels"])
+        # An engine that crashed may list what it has removed until it starts again: without a name, and out of reach.
+        if container["Names"]:
+            yield _leftover("container", container["Id"], container["Names"][0].lstrip("/"), container["Labels"])
     for network in client.networks(filters={"label": RUN}):
         yield _leftover("network", network["Id"], network["Name"], network["Labels"])
     for volume in client.volumes(filters={"label": RUN})["Volumes"] or []:
