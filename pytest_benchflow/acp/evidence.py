@@ -25,7 +25,8 @@ _OWN_WORDS = re.compile(
 )
 #: How agents in general begin when they tell of a failed call, and what they then speak of.
 _FAILURE_HEAD = re.compile(
-    r"""\W*(?:error\b\s*[:(\[\d] | fatal\b | api\ error | llm\b | provider\b | http\b | [45]\d\d\b | request\ failed
+    r"""\W*(?:error\b\s*[:(\[\d] | fatal\b | api\ error | llm\b | provider\b | http\b | [45]\d\d\b
+    | (?:the\ )?(?:api|model|request)\b.{0,40}\bfail
     | (?:failed|unable)\ to | could\ not | authentication\b | unauthori[sz]ed | forbidden | invalid\ | incorrect\ api
     | rate.?limit | quota | too\ many\ requests | overloaded | internal\ server | service\ unavailable | please\ run\ /
     | (?:your\ )?credit\ balance | we.re\ currently | (?:connection|stream|network)\ (?:error|failed|refused|reset)

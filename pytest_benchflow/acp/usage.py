@@ -7,7 +7,7 @@ from pytest_benchflow.agents import Usage
 from pytest_benchflow.events import Json
 
 #: Agents that give the tokens of the whole session with every answer, by the name they introduce themselves with.
-SESSION_TOTALS = frozenset({"Copilot"})
+SESSION_TOTALS = frozenset({"Copilot", "hermes-agent"})
 
 _INPUT = ("inputTokens", "input_tokens")
 _OUTPUT = ("outputTokens", "output_tokens")

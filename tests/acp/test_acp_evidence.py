@@ -34,6 +34,9 @@ OF_THE_AGENT = [
     "LLM request failed: provider returned 503",
     "⚠️ Agent failed before reply: HTTP 401 from provider",
     "429 Too Many Requests",
+    "HTTP 401: mock 401",
+    "API call failed after 3 retries: HTTP 500: mock 500",
+    "The model request has failed with status 503",
     '{"type":"error","error":{"message":"overloaded, 529"}}',
     "Failed to connect to the API: ECONNREFUSED",
     "Rate limit exceeded, try again in 20s",
@@ -48,6 +51,7 @@ OF_THE_MODEL = [
     "The rate limit of the API is 500 requests.",
     "Note: the tests pass.",
     "200 lines were changed.",
+    "The request handler no longer fails on empty bodies.",
     "x" * 3000,
     "Error: " + "the API of this library has many parts. " * 100,
 ]
