@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -226,6 +227,19 @@ async def test_what_an_agent_says_of_itself_is_no_message_of_its_model() -> None
     (notice,) = [event for event in replay.events if event.get("notice")]
     assert notice["type"] == "agent_thought"
     assert str(notice["text"]).startswith("System Prompt:")
+
+
+async def test_the_page_on_trajectories_knows_every_event() -> None:
+    seen = {"oracle", "agent_crash", "tool_call_update", "plan"}
+    fields: set[str] = set()
+    for name in NAMES:
+        replay = await Replay(name).open()
+        with contextlib.suppress(ProviderError):
+            await replay.prompts()
+        seen |= {str(event["type"]) for event in replay.events}
+        fields |= {key for event in replay.events for key in event}
+    page = (Path(__file__).parents[2] / "docs/trajectory.md").read_text("utf-8")
+    assert not [word for word in seen | fields if f"`{word}`" not in page]
 
 
 def test_every_trace_is_replayed() -> None:
