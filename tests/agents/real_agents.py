@@ -20,8 +20,10 @@ from pytest_benchflow.agents.bundles import BundleStore
 FIVE = "gemini,claude-agent-acp,codex-acp,opencode,pi-acp"
 CHOSEN = os.environ.get("BF_TEST_AGENTS", FIVE).split(",")
 """`make test-agents` also runs the large ones."""
-RUN_TIMEOUT_SEC = 900
-"""Of one run with all agents; it takes one or two minutes where nothing else runs."""
+LARGE = {"openhands", "openclaw"} & {*CHOSEN}
+"""They take gigabytes of memory and up to half a minute to start."""
+RUN_TIMEOUT_SEC = 1800
+"""Of one run with all agents; without the large ones it takes one or two minutes where nothing else runs."""
 
 
 @dataclass(frozen=True)
@@ -177,7 +179,8 @@ def run_agents(project: Project, sandbox: str, *options: str, **env: str) -> Ite
         project.task(f"tasks/{name}", instruction=f"{instruction}\n", toml=toml, test=test, solve=None)
     models = [part for name, agent in AGENTS.items() for part in ("--bf-model", f"{name}={agent.model}")]
     prompts = ["--bf-prompt=@instruction", f"--bf-prompt={SECOND_PROMPT}"]
-    reports = ["--junitxml=r.xml", "--bf-json=r.json", "--bf-concurrency=6"]
+    pace = ["--bf-concurrency=2", "--bf-timeout-multiplier=4"] if LARGE else ["--bf-concurrency=6"]
+    reports = ["--junitxml=r.xml", "--bf-json=r.json", *pace]
     with scripted_server() as server:
         places = {
             "GOOGLE_GEMINI_BASE_URL": server.url,
