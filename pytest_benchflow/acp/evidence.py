@@ -11,10 +11,8 @@ from pytest_benchflow.events import Json
 #: Messages that known agents make up themselves, before they ask their model or while it fails to answer.
 _OWN_WORDS = re.compile(
     r"""\s*(?:
-      (?:info|warning):\s                                  # copilot, codex
-    | retrying\ \(attempt | retry\ finished,\ resuming     # pi
-    | (?:warning:\ )?model\ metadata\ for\ .{1,200}\ not\ found
-    | we.re\ currently\ experiencing\ high\ demand         # codex
+      retrying\ \(attempt | retry\ finished,\ resuming     # pi
+    | (?:warning:\ )?model\ metadata\ for\ .{1,200}\ not\ found | we.re\ currently\ experiencing\ high\ demand  # codex
     | \[mode_update\]\s                                    # gemini
     | pi\ v\d[\w.]*\s+---                                  # pi
     | there.s\ an\ issue\ with\ the\ selected\ model\ \(    # claude
@@ -23,6 +21,8 @@ _OWN_WORDS = re.compile(
     )""",
     re.IGNORECASE | re.VERBOSE,
 )
+#: What copilot and codex put before such messages; a model may write it too, but seldom as its first word.
+_OWN_HEAD = re.compile(r"\s*(?:info|warning):\s", re.IGNORECASE)
 #: How agents in general begin when they tell of a failed call, and what they then speak of.
 _FAILURE_HEAD = re.compile(
     r"""\W*(?:error\b\s*[:(\[\d] | fatal\b | api\ error | llm\b | provider\b | http\b | [45]\d\d\b
@@ -45,9 +45,9 @@ _TROUBLE = re.compile(r"\bretry|\bfailed\b|\berror\b", re.IGNORECASE)
 _LONGEST_FAILURE = 2000
 
 
-def is_own_word(text: str) -> bool:
+def is_own_word(text: str, *, is_start: bool) -> bool:
     """Whether a piece of message is one that a known agent makes up itself."""
-    return _OWN_WORDS.match(text) is not None
+    return _OWN_WORDS.match(text) is not None or (is_start and _OWN_HEAD.match(text) is not None)
 
 
 def is_failure(text: str) -> bool:
@@ -101,7 +101,7 @@ class Evidence:
         """
         if not text.strip():
             return False
-        own, failure = is_own_word(text), self.is_broken or is_failure(text)
+        own, failure = is_own_word(text, is_start=is_start), self.is_broken or is_failure(text)
         if own or (failure and (is_start or self.is_broken)):
             if failure or (self.complaint is None and _TROUBLE.search(text)):
                 self.complaint = text.strip()

@@ -82,6 +82,7 @@ def test_a_piece_within_a_models_text_may_read_like_anything() -> None:
     evidence = Evidence()
     evidence.hear("The provider says: ", is_start=True)
     assert not evidence.hear("HTTP 500 from the API", is_start=False)
+    assert not evidence.hear("\nWarning: this needs a restart", is_start=False)
     assert evidence.complaint is None
 
 

@@ -246,12 +246,12 @@ async def test_asking_for_permission_is_an_answer(talk: Talk) -> None:
 @pytest.mark.parametrize(
     ("name", "argument", "timeout", "idle", "reason", "detail"),
     [
-        ("hangs", "something", 0.3, None, "wall_clock_timeout", "stopped after 0.3 s"),
-        ("hangs", "something", None, 0.3, "idle_timeout", "idle for 0 s"),
-        ("hangs_in_a_call", "", 0.3, None, "wall_clock_timeout", "stopped after 0.3 s"),
-        ("hangs_in_a_call", "", None, 0.1, "idle_timeout", "idle for 0 s, tool calls pending: slow"),
-        ("floods_for_ever", "", 0.5, None, "wall_clock_timeout", "stopped after 0.5 s"),
-        ("floods_for_ever", "", 0.5, 0.4, "wall_clock_timeout", "stopped after 0.5 s"),
+        ("hangs", "something", 1.0, None, "wall_clock_timeout", "stopped after 1 s"),
+        ("hangs", "something", None, 1.0, "idle_timeout", "idle for "),
+        ("hangs_in_a_call", "", 1.0, None, "wall_clock_timeout", "stopped after 1 s"),
+        ("hangs_in_a_call", "", None, 0.5, "idle_timeout", "s, tool calls pending: slow"),
+        ("floods_for_ever", "", 1.0, None, "wall_clock_timeout", "stopped after 1 s"),
+        ("floods_for_ever", "", 1.0, 0.9, "wall_clock_timeout", "stopped after 1 s"),
     ],
 )
 async def test_an_agent_over_time_is_stopped_and_killed(
@@ -259,7 +259,8 @@ async def test_an_agent_over_time_is_stopped_and_killed(
 ) -> None:
     await talk.open(name, argument, plan=replace(PLAN, idle_timeout_sec=idle))
     result = await talk.prompt(timeout_sec=timeout)
-    assert (result.outcome, result.detail) == (AgentOutcome.TIMED_OUT, detail)
+    assert result.outcome is AgentOutcome.TIMED_OUT
+    assert detail in str(result.detail)
     assert talk.process.killed
     (event,) = talk.of_type("agent_timeout")
     assert (event["reason"], event["timeout_sec"]) == (reason, timeout or idle)
@@ -269,7 +270,7 @@ async def test_an_agent_over_time_is_stopped_and_killed(
 
 async def test_nothing_it_started_survives(talk: Talk) -> None:
     await talk.open("hangs_with_children")
-    result = await talk.prompt(timeout_sec=1.0)
+    result = await talk.prompt(timeout_sec=2.0)
     child = int(str(result.message))
     async with asyncio.timeout(30):
         while _runs(child):  # noqa: ASYNC110  (nothing tells when a process that is not ours is gone)
@@ -295,7 +296,7 @@ async def test_a_model_that_never_answers_in_time_is_an_error(talk: Talk, name: 
 
 async def test_an_agent_that_obeys_a_cancel_still_reports(talk: Talk) -> None:
     await talk.open("can_be_cancelled", plan=replace(PLAN, cancel_grace_sec=60))
-    result = await talk.prompt(timeout_sec=0.3)
+    result = await talk.prompt(timeout_sec=1.0)
     assert (result.outcome, result.stop_reason, result.usage.output) == (AgentOutcome.TIMED_OUT, "cancelled", 5)
     assert talk.of_type("agent_timeout")[0]["terminal_trajectory_complete"] is True
     assert talk.process.killed
@@ -303,14 +304,14 @@ async def test_an_agent_that_obeys_a_cancel_still_reports(talk: Talk) -> None:
 
 async def test_a_permission_asked_for_while_cancelling_is_called_off(talk: Talk) -> None:
     await talk.open("asks_while_cancelled", plan=replace(PLAN, cancel_grace_sec=60))
-    result = await talk.prompt(timeout_sec=0.3)
+    result = await talk.prompt(timeout_sec=1.0)
     assert result.message == " cancelled"
 
 
 async def test_a_session_that_is_over_says_so(talk: Talk) -> None:
     await talk.open("hangs", "something")
-    await talk.prompt(timeout_sec=0.1)
-    with pytest.raises(AgentError, match=r"is over: stopped after 0\.1 s"):
+    await talk.prompt(timeout_sec=1.0)
+    with pytest.raises(AgentError, match="is over: stopped after 1 s"):
         await talk.prompt()
 
 
@@ -396,18 +397,18 @@ async def test_other_requests_are_refused(talk: Talk, method: str) -> None:
         ("exits_at_once", "exited with status 2: error: no such option --acp", Category.HANDSHAKE),
         (
             "never_introduces_itself",
-            "did not answer initialize within 0.5 s; it last printed: waiting",
+            "did not answer initialize within 2 s; it last printed: waiting",
             Category.HANDSHAKE,
         ),
         ("speaks_another_version", "speaks version 2 of ACP", Category.HANDSHAKE),
-        ("never_begins", "did not answer session/new within 0.5 s", Category.HANDSHAKE),
+        ("never_begins", "did not answer session/new within 2 s", Category.HANDSHAKE),
         ("wants_a_login", "Authentication required: run login", Category.CREDENTIALS),
         ("cannot_begin", "refused session/new: no space left (code -32603)", Category.HANDSHAKE),
         ("begins_without_id", "without a session id", Category.HANDSHAKE),
     ],
 )
 async def test_a_handshake_that_fails_tells_why(talk: Talk, name: str, told: str, category: Category) -> None:
-    limit = 0.5 if name.startswith("never") else 60
+    limit = 2 if name.startswith("never") else 60
     with pytest.raises(HandshakeError) as caught:
         await talk.open(name, plan=replace(PLAN, handshake_timeout_sec=limit))
     assert told in caught.value.message
