@@ -24,15 +24,15 @@ def layers(cache: Path) -> Path:
 
 
 async def test_snapshot_on_top_of_an_image(start: StartSandbox, tmp_path: Path) -> None:
-    (tmp_path / "Dockerfile").write_text("FROM debian\nWORKDIR /work\nENV A=b\nRUN echo 1 >one && echo 2 >two\n")
+    (tmp_path / "Dockerfile").write_text("FROM debian\nWORKDIR /notes\nENV A=b\nRUN echo 1 >one && echo 2 >two\n")
     sandbox = await start(environment_dir=tmp_path)
     await sandbox.exec("rm one; echo 3 >three; rm -rf /usr/games; mkdir /usr/games; chmod 700 /usr/games")
     image = await sandbox.snapshot()
-    await sandbox.exec("rm -rf /work/*")
+    await sandbox.exec("rm -rf /notes/*")
     copy = await start(name="copy")
     await copy.restore(image)
     assert (
-        await output(copy, "pwd; ls; echo $A; ls -A /usr/games; stat -c %a /usr/games") == "/work\nthree\ntwo\nb\n700\n"
+        await output(copy, "pwd; ls; echo $A; ls -A /usr/games; stat -c %a /usr/games") == "/notes\nthree\ntwo\nb\n700\n"
     )
 
 
