@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -24,7 +24,7 @@ from pytest_benchflow.errors import HandshakeError
 if TYPE_CHECKING:
     from pytest_benchflow.acp import AcpSession, SessionPlan
     from pytest_benchflow.agents.bundles import BundleStore
-    from pytest_benchflow.sandboxes import Mount
+    from pytest_benchflow.sandboxes import Mount, Process
     from pytest_benchflow.tasks import Task
 
 #: Seconds before each new attempt when the connection is lost in the handshake.
@@ -106,13 +106,17 @@ class AcpAgent:
         companion, extra = await self._companion(context, env, log)
         try:
             argv = self._argv(self.manifest.launch, context, self._values(context))
-            process = await context.sandbox.open_process(argv, user=context.user, cwd=context.cwd, env={**env, **extra})
+            process = await self._open(argv, context, {**env, **extra})
             session = await open_session(process, self._plan(context), emit=context.emit, log=log.write)
         except BaseException:
             if companion is not None:
                 await companion.stop()
             raise
         return AgentSession(session, log, companion)
+
+    async def _open(self, argv: Sequence[str], context: AgentContext, env: Mapping[str, str]) -> Process:
+        """Start the program that speaks the protocol."""
+        return await context.sandbox.open_process(argv, user=context.user, cwd=context.cwd, env=env)
 
     async def _companion(
         self, context: AgentContext, env: Mapping[str, str], log: AgentLog

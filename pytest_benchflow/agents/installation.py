@@ -62,7 +62,7 @@ class Installation:
     def program(self, name: str, context: AgentContext) -> str:
         """Return how a program is called in a sandbox."""
         prefix = self._prefixes.get(context.sandbox.id)
-        return f"{prefix}/bin/{name}" if prefix else name
+        return f"{prefix}/bin/{name}" if prefix and name in self._manifest.programs else name
 
     async def _provided(self, log_dir: Path) -> Bundle | None:
         spec = self.spec

@@ -21,6 +21,7 @@ ENTRY_POINT_GROUP = "pytest_benchflow.agents"
 FREE_AGENTS = frozenset({"oracle", "nop"})
 """Agents that call no model, so running them costs nothing."""
 _COMMAND = "cmd:"
+_ACPX = "acpx/"
 _ACP = "acp/"
 
 
@@ -53,7 +54,7 @@ class AgentRegistry:
         return sorted({*self._registered, *self._manifests(), *BUILT_IN})
 
     def get(self, name: str) -> Agent:
-        """Return the agent that a user's word means: a name, an alias, a manifest's path or `cmd: …`."""
+        """Return the agent that a user's word means: a name, an alias, `acpx/NAME`, a manifest's path, `cmd: …`."""
         name = name.strip()
         if name not in self._made:
             self._made[name] = self._make(name)
@@ -77,6 +78,8 @@ class AgentRegistry:
     def _make(self, name: str) -> Agent:
         if name.startswith(_ACP):
             return self.get(name.removeprefix(_ACP))
+        if name.startswith(_ACPX):
+            return self._behind_acpx(name)
         found = self._find(name)
         if name in _words(found):
             return self._made.setdefault(found.name, _agent(found))
@@ -101,6 +104,15 @@ class AgentRegistry:
         if name not in OWNERS:
             raise self._unknown(name)
         return known.get(OWNERS[name]) or built_in_manifest(OWNERS[name])
+
+    def _behind_acpx(self, name: str) -> Agent:
+        from pytest_benchflow.agents.acp_agent import AcpAgent
+        from pytest_benchflow.agents.acpx import AcpxAgent
+
+        agent = self.get(name.removeprefix(_ACPX))
+        if not isinstance(agent, AcpAgent) or isinstance(agent, AcpxAgent):
+            raise UsageError(f"{name!r}: {agent.name} does not speak ACP", advice="acpx drives only agents that do")
+        return self._made.setdefault(f"{_ACPX}{agent.name}", AcpxAgent(agent.manifest))
 
     def _manifests(self) -> dict[str, AgentManifest]:
         """Return what the directory holds and what was registered for the whole process."""
