@@ -48,7 +48,11 @@ def install(names: Sequence[str], *, everything: bool) -> int:
     except UsageError as error:
         print(error, file=sys.stderr)
         return 2
-    return asyncio.run(_install(chosen))
+    try:
+        return asyncio.run(_install(chosen))
+    except KeyboardInterrupt:
+        print("interrupted; nothing half-installed is left", file=sys.stderr)
+        return 130
 
 
 def prune(*, remove: bool, max_age_days: float) -> int:

@@ -188,6 +188,18 @@ async def test_the_log_is_there_also_when_nothing_had_to_be_done(
     assert "tool 1.0" in (tmp_path / "log").read_text().splitlines()[-1]
 
 
+async def test_a_full_disk_is_an_error_of_the_installation(
+    store: BundleStore, npm: FakeNpm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(top: Path) -> None:
+        raise OSError(28, "No space left on device", str(top / "x"))
+
+    monkeypatch.setattr(store_module, "seal", full)
+    with pytest.raises(InstallError, match=r"Agent tool install failed: .*No space left on device"):
+        await store.provide(SPEC)
+    assert (left_in(store.path), store.installed()) == ([], [])
+
+
 async def test_no_npm_is_said_with_what_to_do(store: BundleStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(InstallError, match="there is no npm on this machine; install Node"):

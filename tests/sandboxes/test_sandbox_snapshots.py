@@ -32,7 +32,8 @@ async def test_snapshot_on_top_of_an_image(start: StartSandbox, tmp_path: Path) 
     copy = await start(name="copy")
     await copy.restore(image)
     assert (
-        await output(copy, "pwd; ls; echo $A; ls -A /usr/games; stat -c %a /usr/games") == "/notes\nthree\ntwo\nb\n700\n"
+        await output(copy, "pwd; ls; echo $A; ls -A /usr/games; stat -c %a /usr/games")
+        == "/notes\nthree\ntwo\nb\n700\n"
     )
 
 

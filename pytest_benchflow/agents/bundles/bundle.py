@@ -40,8 +40,11 @@ class Bundle:
 
     @property
     def used(self) -> float:
-        """When it was last asked for, in seconds since 1970."""
-        return self.path.stat().st_mtime
+        """When it was last asked for, in seconds since 1970; 0 if it is gone."""
+        try:
+            return self.path.stat().st_mtime
+        except FileNotFoundError:
+            return 0.0
 
     def mount(self) -> Mount:
         """Return what makes a sandbox show the bundle from its start."""

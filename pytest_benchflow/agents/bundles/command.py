@@ -14,8 +14,16 @@ from pathlib import Path
 from pytest_benchflow.errors import InstallError
 from pytest_benchflow.text import one_line
 
-#: Have the kernel kill the command when the runner dies, whatever kills that; 1 is PR_SET_PDEATHSIG.
-_TIED = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 9, 0, 0, 0); os.execvp(sys.argv[1], sys.argv[1:])"
+#: Has the kernel kill the command when the runner dies, whatever kills that; 1 is PR_SET_PDEATHSIG.
+_TIED = """
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)
+try:
+    os.execvp(sys.argv[1], sys.argv[1:])
+except OSError as error:
+    print(f"{sys.argv[1]}: {error.strerror}", flush=True)
+    os._exit(127)
+"""
 _TAIL_BYTES = 64 << 10
 
 

@@ -37,8 +37,7 @@ async def provide_node(directory: Path, version: str, scratch: Path, commands: C
     home = directory / f"node-{version}-{os.uname().machine}"
     directory.mkdir(exist_ok=True)
     async with locked_files(directory / f"{home.name}.lock"):
-        status, _ = await commands.attempt([str(home / "bin/node"), "--version"], timeout_sec=60)
-        if status != 0:
+        if not await _runs(home / "bin/node", commands):
             made = directory / temporary_name()
             try:
                 await _make_node(version, made, scratch / "node", commands)
@@ -48,6 +47,13 @@ async def provide_node(directory: Path, version: str, scratch: Path, commands: C
                 await asyncio.shield(asyncio.to_thread(remove_tree, made))
     os.utime(home)
     return home
+
+
+async def _runs(node: Path, commands: Commands) -> bool:
+    if not node.exists():
+        return False
+    status, _ = await commands.attempt([str(node), "--version"], timeout_sec=60)
+    return status == 0
 
 
 async def _make_node(version: str, home: Path, scratch: Path, commands: Commands) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import shutil
+import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -148,6 +149,11 @@ class BundleStore:
             seconds = round(time.monotonic() - began, 1)
             commands.say(f"{spec.agent} {spec.version} with {', '.join(runtimes)} in {seconds:g} s")
             return await asyncio.to_thread(self._finish, spec, work / "bundle", seconds, runtimes)
+        except TimeoutError:
+            raise
+        except (OSError, subprocess.SubprocessError) as error:
+            # Such as a full disk.
+            raise commands.failed(str(error)) from None
         finally:
             await asyncio.shield(asyncio.to_thread(remove_tree, work))
 
