@@ -58,7 +58,8 @@ class Commands:
         timeout_sec: float | None = None,
     ) -> tuple[int | None, list[str]]:
         """Return how a command ended, None if it was still running at the end of its time, and its last lines."""
-        self.say(f"$ {shlex.join(argv)}")
+        shown = ["…" if "\n" in word else word for word in argv]
+        self.say(f"$ {shlex.join(shown)}")
         with self._log.open("ab") as log:
             start = log.tell()
             process = await asyncio.create_subprocess_exec(

@@ -81,7 +81,7 @@ async def install_python(
         # Where the files are read-only nobody could compile them later.
         [
             *(str(python), "-I", "-m", "compileall", "-q", "-j", "0", "--invalidation-mode", "unchecked-hash"),
-            *("-s", str(top), "-p", target, str(home / "lib")),
+            *("-s", str(top), "-p", target, str(home)),
         ],
         explain=lambda lines: "its Python does not start here" if not lines else lines[-1],
         accept=(0, 1),
