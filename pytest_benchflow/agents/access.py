@@ -41,6 +41,7 @@ def resolve_access(manifest: AgentManifest, request: AgentRequest, sources: Sour
         model=None if route.model is None else fill(manifest.model.name, values),
         notes=() if grant.note is None else (grant.note,),
         auth_method=grant.auth_method or dialect.auth_method or manifest.auth_method,
+        if_refused=grant.if_refused,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from pytest_benchflow.agents.manifest import AgentManifest
 from pytest_benchflow.agents.mcp import protocol_servers, server_secrets
 from pytest_benchflow.agents.sources import Sources
 from pytest_benchflow.agents.template import Values, fill_argv, fill_env
-from pytest_benchflow.errors import HandshakeError
+from pytest_benchflow.errors import HandshakeError, ProviderError
 
 if TYPE_CHECKING:
     from pytest_benchflow.acp import AcpSession, SessionPlan
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 #: Seconds before each new attempt when the connection is lost in the handshake.
 RETRY_DELAYS = (2.0, 4.0, 8.0)
+_REFUSED = re.compile(r"\b401\b|unauthori[sz]ed|authenticat|(?:invalid|incorrect).{0,20}key", re.IGNORECASE)
 
 
 class AcpAgent:
@@ -112,7 +114,7 @@ class AcpAgent:
             if companion is not None:
                 await companion.stop()
             raise
-        return AgentSession(session, log, companion)
+        return AgentSession(session, log, companion, context.access.if_refused)
 
     async def _open(self, argv: Sequence[str], context: AgentContext, env: Mapping[str, str]) -> Process:
         """Start the program that speaks the protocol."""
@@ -163,7 +165,10 @@ class AcpAgent:
 class AgentSession:
     """An ACP session with what else lives as long as it does."""
 
-    def __init__(self, session: AcpSession, log: AgentLog, companion: RunningCompanion | None) -> None:
+    def __init__(
+        self, session: AcpSession, log: AgentLog, companion: RunningCompanion | None, if_refused: str | None = None
+    ) -> None:
+        self._if_refused = if_refused
         self._session = session
         self._log = log
         self._companion = companion
@@ -180,7 +185,12 @@ class AgentSession:
 
     async def prompt(self, text: str, *, timeout_sec: float | None) -> PromptResult:
         """Send one prompt and wait for its end."""
-        return await self._session.prompt(text, timeout_sec=timeout_sec)
+        try:
+            return await self._session.prompt(text, timeout_sec=timeout_sec)
+        except ProviderError as error:
+            if self._if_refused is None or not _REFUSED.search(error.message):
+                raise
+            raise ProviderError(error.message, advice=self._if_refused, retryable=False) from None
 
     async def close(self) -> None:
         """End the agent, its companion and its log; idempotent."""

@@ -59,6 +59,8 @@ class Access:
     notes: tuple[str, ...] = ()
     auth_method: str | None = None
     """How the agent is to authenticate with what it was given, in its own word."""
+    if_refused: str | None = None
+    """What to tell the user when the provider refuses the credential."""
 
 
 @dataclass(frozen=True, slots=True)

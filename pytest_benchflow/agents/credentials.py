@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pytest_benchflow.agents.base import HomeFile
@@ -27,6 +27,7 @@ class Grant:
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
     auth_method: str | None = None
     note: str | None = None
+    if_refused: str | None = None
 
 
 def find_grant(manifest: AgentManifest, route: Route, sources: Sources) -> Grant:
@@ -35,7 +36,7 @@ def find_grant(manifest: AgentManifest, route: Route, sources: Sources) -> Grant
         return _application_default(route, sources)
     for grant in _candidates(manifest, route, sources):
         if grant is not None:
-            return grant
+            return replace(grant, if_refused=_instead(manifest, route, grant, sources))
     raise CredentialsError(missing_text(manifest, route))
 
 
@@ -107,6 +108,20 @@ def _of_credentials(manifest: AgentManifest, route: Route, sources: Sources) -> 
     content = value.encode("utf-8", "surrogateescape")
     secrets = frozenset({value, *secrets_in(content)})
     return Grant(None, {}, (HomeFile(way.path, content),), secrets, way.auth_method)
+
+
+def _instead(manifest: AgentManifest, route: Route, grant: Grant, sources: Sources) -> str | None:
+    """Say what could be used in place of a key that hides a login."""
+    own = manifest.provider == route.provider.name and route.is_usual
+    if grant.api_key is None or manifest.login is None or not own:
+        return None
+    if not (sources.home / manifest.login.detect).is_file():
+        return None
+    name = next(iter(grant.env), route.provider.key)
+    return (
+        f"{name} was rejected as invalid, but subscription credentials exist in ~/{manifest.login.detect}: "
+        f"unset {name} to use them"
+    )
 
 
 def _of_login(manifest: AgentManifest, route: Route, sources: Sources) -> Grant | None:

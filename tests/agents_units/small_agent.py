@@ -22,8 +22,13 @@ for line in sys.stdin:
     elif message.get("method") == "session/prompt":
         said = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "hello"}}
         params = {"sessionId": "s", "update": said}
-        print(json.dumps({"jsonrpc": "2.0", "method": "session/update", "params": params}))
+        if "REFUSES" not in os.environ:
+            print(json.dumps({"jsonrpc": "2.0", "method": "session/update", "params": params}))
         result = {"stopReason": "end_turn"}
+        if "REFUSES" in os.environ:
+            error = {"code": -32603, "message": os.environ["REFUSES"]}
+            print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": error}), flush=True)
+            continue
     else:
         methods = [{"id": "mine-key", "name": "key"}]
         result = {"protocolVersion": 1, "agentInfo": {"name": "small", "version": "1.2"}, "authMethods": methods}

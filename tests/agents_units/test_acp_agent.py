@@ -24,7 +24,7 @@ from pytest_benchflow.agents import (
     missing_access,
     parse_manifest,
 )
-from pytest_benchflow.errors import HandshakeError, InstallError, UsageError
+from pytest_benchflow.errors import HandshakeError, InstallError, ProviderError, UsageError
 from pytest_benchflow.events import Event
 from pytest_benchflow.tasks import load_task
 
@@ -220,6 +220,37 @@ async def test_an_agent_that_says_nothing_is_not_asked_again(
         await AcpAgent(parse_manifest(silent, "x")).connect(context())
     assert len(world.argvs) == 1
     assert not any(child.alive for child in world.children)
+
+
+async def test_a_program_that_is_not_there_is_not_looked_for_again(
+    world: World, context: Callable[..., AgentContext]
+) -> None:
+    missing = {"name": "missing", "launch": ["bash", "-c", "exec /no/such/program"]}
+    with pytest.raises(HandshakeError, match="exited with status 127"):
+        await AcpAgent(parse_manifest(missing, "x")).connect(context())
+    assert len(world.argvs) == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "hint", "told"),
+    [
+        ("401 Unauthorized", "unset it", "unset it"),
+        ("Incorrect: invalid x-api-key", "unset it", "unset it"),
+        ("authentication_error", "unset it", "unset it"),
+        ("500 overloaded", "unset it", "the provider has trouble: try again later"),
+        ("401 Unauthorized", None, "check the API key or login that it uses"),
+    ],
+)
+async def test_a_refused_key_that_hides_a_login_is_told(
+    agent: AcpAgent, context: Callable[..., AgentContext], said: str, hint: str | None, told: str
+) -> None:
+    ready = context(AgentRequest("mock-model", env={"OPENAI_API_KEY": KEY, "REFUSES": said}))
+    session = await agent.connect(replace(ready, access=replace(ready.access, if_refused=hint)))
+    with pytest.raises(ProviderError) as error:
+        await session.prompt("hi", timeout_sec=30)
+    await session.close()
+    assert said in error.value.message
+    assert error.value.advice == told
 
 
 async def test_a_model_that_is_not_the_one_asked_for_is_an_error(

@@ -13,6 +13,7 @@ import pytest
 from pytest_benchflow.agents import Access, AgentManifest, AgentRequest, HomeFile, parse_manifest
 from pytest_benchflow.agents.access import resolve_access
 from pytest_benchflow.agents.builtin import BUILT_IN, built_in_manifest
+from pytest_benchflow.agents.logins import secrets_in
 from pytest_benchflow.agents.raw import raw_manifest
 from pytest_benchflow.agents.sources import Sources
 from pytest_benchflow.errors import CredentialsError, UsageError
@@ -163,6 +164,11 @@ def test_a_login_on_the_host_stands_in_for_a_missing_key(
     assert found.auth_method == method
     assert replaced not in found.env
     with_key = access(agent, home=tmp_path, **{replaced: KEY})
+    assert with_key.if_refused == (
+        f"{replaced} was rejected as invalid, but subscription credentials exist in ~/{files[0]}: unset {replaced} to "
+        "use them"
+    )
+    assert access(agent, **{replaced: KEY}).if_refused is None
     assert not [file for file in with_key.files if file.path in files]
     assert with_key.notes == ()
 
@@ -408,6 +414,13 @@ def test_a_raw_command_gets_the_key_of_the_models_provider_if_there_is_one() -> 
     assert access(raw, "whatever", **environ).env == {}
     assert access(raw, "openai/gpt-5").model == "openai/gpt-5"
     assert access(raw).env == {}
+
+
+def test_what_is_secret_in_a_login_is_known_by_its_name_or_its_look() -> None:
+    kept = {"token": "t" * 8, "id": "x" * 32, "url": "https://a.example/" + "y" * 40, "kind": "oauth", "token_n": 3}
+    assert {*secrets_in(json.dumps({"a": [kept]}).encode())} == {"t" * 8, "x" * 32}
+    assert [*secrets_in(b"plain text token\n")] == ["plain text token"]
+    assert [*secrets_in(b"")] == []
 
 
 def test_a_password_in_an_address_is_a_secret() -> None:
