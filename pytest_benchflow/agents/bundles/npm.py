@@ -76,7 +76,10 @@ async def _npm(packages: Sequence[str], prefix: Path, scratch: Path, commands: C
             f"Agent {commands.agent} install failed: there is no npm on this machine",
             advice="install Node.js with npm; only the installation needs it, not the sandboxes",
         )
-    env = {"npm_config_cache": str(scratch / "npm-cache")}
+    # Install scripts find a home that is thrown away, npm the user's own settings.
+    home = scratch / "home"
+    home.mkdir(exist_ok=True)
+    env = {"HOME": str(home), "npm_config_cache": str(scratch / "npm-cache"), "npm_config_userconfig": _user_config()}
     if node is not None:
         # Install scripts have to run with the node that the agent will have.
         env |= {"PATH": f"{node / 'bin'}:{os.environ.get('PATH', os.defpath)}", "npm_config_nodedir": str(node)}
@@ -84,6 +87,11 @@ async def _npm(packages: Sequence[str], prefix: Path, scratch: Path, commands: C
     # A package that is a directory of this machine is copied, not linked.
     argv = [npm, "install", "--prefix", str(prefix), "--install-links", *options, *packages]
     await commands.run(argv, explain=reason_of_npm, cwd=prefix, env=env)
+
+
+def _user_config() -> str:
+    given = next((value for name, value in os.environ.items() if name.lower() == "npm_config_userconfig"), None)
+    return given or os.path.expanduser("~/.npmrc")
 
 
 def reason_of_npm(lines: Sequence[str]) -> str:
