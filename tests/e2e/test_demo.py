@@ -49,3 +49,10 @@ def test_docker_gives_the_same_outcomes(local: Outcomes, project: Project) -> No
         pytest.skip("no Docker daemon answers")
     address = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
     assert outcomes(project, "docker", DOCKER_HOST=address) == local
+
+
+def test_the_helper_that_every_task_carries_is_the_same_everywhere() -> None:
+    # A task has to be complete by itself, so they cannot share one file.
+    copies = sorted(TASKS.glob("*/*/checks.py"))
+    assert len(copies) >= 19
+    assert {path.read_bytes() for path in copies} == {copies[0].read_bytes()}, "change all of them together"

@@ -40,9 +40,7 @@ def mount_dev(target: str, shm_options: str) -> None:
 def mount_proc(target: str, *, privileged: bool) -> None:
     """Mount the /proc of the caller's pid namespace, without the host's controls."""
     libc.mount("proc", target, "proc", _SAFE | libc.MS_NODEV)
-    if not privileged:
-        return
-    for name in _READ_ONLY:
+    for name in _READ_ONLY if privileged else ():
         if os.path.exists(path := f"{target}/{name}"):
             libc.mount(path, path, flags=libc.MS_BIND)
             flags = libc.MS_REMOUNT | libc.MS_BIND | libc.MS_RDONLY | _SAFE | libc.MS_NODEV
