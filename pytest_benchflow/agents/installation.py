@@ -45,6 +45,7 @@ class Installation:
 
     async def provide(self, log_dir: Path) -> tuple[Mount, ...]:
         """Make the bundle, unless it is there, and return how a sandbox shows it."""
+        self._bundle = None  # asked for anew, so that every rollout keeps what the installation printed
         bundle = await self._provided(log_dir)
         return () if bundle is None else (bundle.mount(),)
 

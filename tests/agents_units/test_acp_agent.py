@@ -285,7 +285,7 @@ async def test_packages_come_as_a_bundle_and_their_programs_are_called_by_path(
     await agent.install(ready)
     session = await agent.connect(replace(ready, access=Access()))
     await session.close()
-    assert store.asked == [(spec, tmp_path / "job/install-stdout.txt")]
+    assert store.asked == [(spec, tmp_path / "job/install-stdout.txt")] * 2
     assert store.bundle.put == ["world"]
     assert world.argvs == [[str(program)]]
 
