@@ -10,8 +10,6 @@ from real_agents import AGENTS
 
 from pytest_benchflow.agents.bundles import BundleStore
 
-pytest.register_assert_rewrite("agent_suite")
-
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent

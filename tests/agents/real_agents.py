@@ -78,7 +78,7 @@ TASKS: dict[str, tuple[str, float]] = {
     "wrong-key": ("Come with a wrong key.", 12),
     "failing": ("Meet a provider that fails.", 12),
     "silent": ("Wait for an answer.", 12),
-    "endless": ("Begin, and never end.", 25),
+    "endless": ("Begin, and never end.", 40),
     "crash": ("Begin, and die.", 60),
 }
 """Instruction and seconds by name."""
@@ -179,7 +179,7 @@ def run_agents(project: Project, sandbox: str, *options: str, **env: str) -> Ite
         project.task(f"tasks/{name}", instruction=f"{instruction}\n", toml=toml, test=test, solve=None)
     models = [part for name, agent in AGENTS.items() for part in ("--bf-model", f"{name}={agent.model}")]
     prompts = ["--bf-prompt=@instruction", f"--bf-prompt={SECOND_PROMPT}"]
-    pace = ["--bf-concurrency=2", "--bf-timeout-multiplier=4"] if LARGE else ["--bf-concurrency=6"]
+    pace = ["--bf-concurrency=2", "--bf-timeout-multiplier=3"] if LARGE else ["--bf-concurrency=8"]
     reports = ["--junitxml=r.xml", "--bf-json=r.json", *pace]
     with scripted_server() as server:
         places = {
