@@ -41,6 +41,13 @@ _FAILURE_WORDS = re.compile(
     re.IGNORECASE | re.VERBOSE,
 )
 _TROUBLE = re.compile(r"\bretry|\bfailed\b|\berror\b", re.IGNORECASE)
+_STATUS = re.compile(r"\b[45]\d\d\b")
+_STATUS_TEXT = re.compile(
+    r"""\W*(?:http\W*)?[45]\d\d\W+(?:bad\ request | unauthori[sz]ed | payment | forbidden | not\ found
+    | request | conflict | payload | unprocessable | too\ many | internal | not\ implemented | bad\ gateway | service
+    | gateway | status | error | overloaded | client | server | \{)""",
+    re.IGNORECASE | re.VERBOSE,
+)
 #: A failure is told shortly; what is longer is a model's own text about failures.
 _LONGEST_FAILURE = 2000
 
@@ -52,8 +59,12 @@ def is_own_word(text: str, *, is_start: bool) -> bool:
 
 def is_failure(text: str) -> bool:
     """Whether the beginning of a message tells that the model could not be reached."""
-    if len(text) > _LONGEST_FAILURE or _FAILURE_HEAD.match(text) is None:
+    head = _FAILURE_HEAD.match(text)
+    if len(text) > _LONGEST_FAILURE or head is None:
         return False
+    # A number alone tells nothing: a model may count, or answer with one.
+    if _STATUS.search(head[0]) is not None and _STATUS_TEXT.match(text) is None:
+        text = _STATUS.sub("", text)
     return _FAILURE_WORDS.search(text) is not None
 
 

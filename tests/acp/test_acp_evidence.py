@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_benchflow.acp.evidence import Evidence, complaint_in
+from pytest_benchflow.acp.evidence import Evidence, complaint_in, is_failure
 from pytest_benchflow.acp.outcome import Answered, Died, Ending, Failed, TimedOut, conclude
 from pytest_benchflow.acp.provider import provider_error
 from pytest_benchflow.acp.watch import idle_at
@@ -241,3 +241,15 @@ def test_a_pending_tool_call_puts_idleness_off_for_a_while(
     traffic: float, sign: float | None, idle: float | None, at: float | None
 ) -> None:
     assert idle_at(traffic, sign, idle) == at
+
+
+@pytest.mark.parametrize("text", ["412", "404.", "500 lines were changed.", "429 of 500 rows are valid"])
+def test_a_number_is_no_failure(text: str) -> None:
+    assert not is_failure(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["404 Not Found", "429 Too Many Requests", '401 {"error": "x"}', "503: API overloaded"]
+)
+def test_a_status_with_its_text_is_one(text: str) -> None:
+    assert is_failure(text)
