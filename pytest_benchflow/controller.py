@@ -43,9 +43,7 @@ class Controller:
 
         workerinput["bf_run_id"], workerinput["bf_job_name"] = job_of(self._config)
         if is_asked_for(self._config):
-            from pytest_benchflow.sources import fetched_sources
-
-            workerinput["bf_sources"] = fetched_sources(get_run(self._config))
+            workerinput["bf_sources"] = get_run(self._config).sources
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: object, ids: Sequence[str]) -> None:

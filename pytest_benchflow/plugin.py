@@ -5,6 +5,7 @@ Runs in every pytest process that has the package installed, so importing this m
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Generator
 from pathlib import Path
 
@@ -38,8 +39,11 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     pluginmanager.add_hookspecs(hookspecs)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Register markers and, where pytest was started, what gathers the results."""
+    # We bring pytest-asyncio to suites that never asked for it: its advice on its settings must not end `-W error`.
+    warnings.filterwarnings("ignore", r"(?s).*asyncio_default_fixture_loop_scope", pytest.PytestDeprecationWarning)
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
     if config.getoption("bf_dry_run") and hasattr(config.option, "dist"):
@@ -49,8 +53,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection(session: pytest.Session) -> None:
-    """Check the settings before anything is collected, and add the tasks of `--bf-source`."""
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Check the settings before xdist starts workers, and add the tasks of `--bf-source`."""
     hook = session.config.hook
     registering = (hook.pytest_bf_register_agents, hook.pytest_bf_register_sandboxes)
     if is_asked_for(session.config) or any(caller.get_hookimpls() for caller in registering):

@@ -19,11 +19,11 @@ def add_sources(run: Run) -> None:
         return
     given = run.config.option.file_or_dir
     kept = run.config.args if given else []
-    run.config.args = [*kept, *listed, *fetched_sources(run)]
+    run.config.args = [*kept, *listed, *run.sources]
 
 
 def fetched_sources(run: Run) -> list[str]:
-    """Return the local paths of the sources, fetched once per run."""
+    """Fetch the sources and return their local paths; workers are handed those of their controller."""
     handed: list[str] | None = getattr(run.config, "workerinput", {}).get("bf_sources")
     if handed is not None:
         return handed

@@ -88,6 +88,13 @@ class Run:
         cache = getattr(self.config, "cache", None)
         return TaskIndex.load(cache.mkdir("benchflow") / "tasks.json" if cache is not None else None)
 
+    @cached_property
+    def sources(self) -> list[str]:
+        """The local paths of what `--bf-source` names."""
+        from pytest_benchflow.sources import fetched_sources
+
+        return fetched_sources(self)
+
     def _read_job(self) -> RolloutFile | None:
         """Read the job file, if there is one."""
         if self.settings.job_file is None:

@@ -20,7 +20,7 @@ TEST = "if [ -e /app/done.txt ]; then echo 1; else echo 0; fi > /logs/verifier/r
 NO_DAEMON = "unix:///nowhere/docker.sock"
 """Keeps `auto` on the local sandbox, whatever runs on this machine."""
 DOCKERFILE = "FROM debian:bookworm-slim\nWORKDIR /app\n"
-INI = "[pytest]\nasyncio_default_fixture_loop_scope = function\nfilterwarnings = error\n"
+INI = "[pytest]\nfilterwarnings = error\n"
 RUN_TIMEOUT_SEC = 120
 
 

@@ -27,7 +27,7 @@ def read(pytester: pytest.Pytester) -> Read:
 
 def configured(pytester: pytest.Pytester, *args: str, ini: str = "", toml: str = "") -> pytest.Config:
     if ini:
-        pytester.makeini(f"[pytest]\nasyncio_default_fixture_loop_scope = function\n{ini}")
+        pytester.makeini(f"[pytest]\n{ini}")
     if toml:
         pytester.makepyprojecttoml(f'[tool.pytest.ini_options]\nasyncio_mode = "auto"\n{toml}')
     return pytester.parseconfig(*args)
@@ -239,7 +239,7 @@ def test_an_override_is_for_tasks_by_path_or_name(pattern: str, path: str, name:
 def test_paths_of_the_command_line_are_relative_to_where_pytest_was_started(
     read: Read, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytester.makeini("[pytest]\nasyncio_default_fixture_loop_scope = function\nbf_json = r.json")
+    pytester.makeini("[pytest]\nbf_json = r.json")
     below = pytester.mkdir("below")
     monkeypatch.chdir(below)
     settings = read("--bf-jobs-dir=out")

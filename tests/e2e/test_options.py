@@ -273,6 +273,7 @@ def test_a_job_name_that_is_taken_is_refused_before_anything_runs(project: Proje
         (["--bf-shard=3/2"], "--bf-shard '3/2' is no slice; write I/N with 1 ≤ I ≤ N, for example 1/4"),
         (["--bf-agent-env=NOVALUE"], "--bf-agent-env 'NOVALUE' is no assignment; write NAME=value"),
         (["--bf-concurrency=lots", "-n", "2"], "--bf-concurrency is 'lots'; give a whole number from 1 up"),
+        (["--bf-source=/nowhere/repo", "-n", "2"], "/nowhere/repo is no directory"),
     ],
 )
 def test_a_bad_option_ends_the_run_with_one_line(three: Project, args: list[str], message: str) -> None:

@@ -57,8 +57,15 @@ def test_warnings_as_errors_and_strict_settings(project: Project) -> None:
     assert done.ret == 0
 
 
+def test_warnings_as_errors_without_any_setting(project: Project) -> None:
+    (project.root / "pytest.ini").unlink()
+    project.write({"test_plain.py": "def test_plain(): pass\n"})
+    done = project.run("-W", "error", "test_plain.py")
+    done.assert_outcomes(passed=1)
+    assert not done.errlines
+
+
 def test_without_xdist_and_asyncio_and_the_cache(project: Project) -> None:
-    project.write({"pytest.ini": "[pytest]\nfilterwarnings = error\n"})
     project.task("tasks/one")
     off = ("xdist", "asyncio", "cacheprovider", "rerunfailures", "timeout")
     done = project.run("tasks", *(part for name in off for part in ("-p", f"no:{name}")))
@@ -124,7 +131,7 @@ def test_settings_live_in_every_configuration_file(project: Project, name: str, 
     (project.root / "pytest.ini").unlink()
     project.task("tasks/one")
     project.write({name: text})
-    done = project.run("tasks", "-v", "-p", "no:asyncio")
+    done = project.run("tasks", "-v")
     done.assert_outcomes(passed=1)
     done.stdout.fnmatch_lines(["tasks/one/task.toml::nop PASSED*"])
 
@@ -134,10 +141,7 @@ def test_overrides_repeat_some_tasks_only(project: Project) -> None:
     project.task("tasks/one")
     project.task("tasks/two")
     project.write(
-        {
-            "pyproject.toml": "[tool.pytest.ini_options]\nasyncio_default_fixture_loop_scope = 'function'\n"
-            "[[tool.benchflow.overrides]]\ntasks = 'two'\ntrials = 2\n"
-        }
+        {"pyproject.toml": "[tool.pytest.ini_options]\n[[tool.benchflow.overrides]]\ntasks = 'two'\ntrials = 2\n"}
     )
     assert project.ids("tasks") == [
         "tasks/one/task.toml::oracle",
@@ -158,6 +162,6 @@ def test_a_bad_table_ends_the_run_with_one_line(project: Project, text: str, mes
     (project.root / "pytest.ini").unlink()
     project.task("tasks/one")
     project.write({"pyproject.toml": f"[tool.pytest.ini_options]\n{text}"})
-    done = project.run("tasks", "-p", "no:asyncio")
+    done = project.run("tasks")
     assert done.ret == pytest.ExitCode.USAGE_ERROR
     assert [line for line in done.errlines if line] == [f"ERROR: {message}"]
