@@ -27,7 +27,7 @@ class SessionPlan:
     effort: str | None = None
     effort_option: str | None = None
     """Configuration option that sets the effort; None means the one that says it is about thinking."""
-    handshake_timeout_sec: float = 60.0
+    handshake_timeout_sec: float = 120.0
     """For each step of opening the session."""
     idle_timeout_sec: float | None = None
     cancel_grace_sec: float = 5.0

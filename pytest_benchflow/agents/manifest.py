@@ -162,7 +162,7 @@ class AgentManifest:
     """Where it looks for skills, with $HOME and $WORKSPACE."""
     home_dirs: tuple[str, ...] = ()
     companion: Companion | None = None
-    handshake_timeout_sec: float = 60.0
+    handshake_timeout_sec: float = 120.0
 
     @property
     def programs(self) -> tuple[str, ...]:
