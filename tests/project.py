@@ -22,6 +22,8 @@ NO_DAEMON = "unix:///nowhere/docker.sock"
 DOCKERFILE = "FROM debian:bookworm-slim\nWORKDIR /app\n"
 INI = "[pytest]\nfilterwarnings = error\n"
 RUN_TIMEOUT_SEC = 120
+PYTEST = [sys.executable, "-m", "pytest", "-p", "no:hypothesispytest"]
+"""Not hypothesis: its plugin imports all of it at the end of every run, which takes longer than most runs here."""
 
 
 def write_files(root: Path, files: Mapping[str, str]) -> Path:
@@ -98,7 +100,7 @@ class Project:
         """Run pytest to its end in a process of its own."""
         began = time.monotonic()
         done = subprocess.run(
-            [sys.executable, "-m", "pytest", *args],
+            [*PYTEST, *args],
             cwd=cwd or self.root,
             env=self.environment(env),
             stdin=subprocess.DEVNULL,
@@ -114,7 +116,7 @@ class Project:
         """Start pytest in a process group of its own, with its output in `pytest.log`."""
         with (self.root / "pytest.log").open("wb") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "pytest", *args],
+                [*PYTEST, *args],
                 cwd=self.root,
                 env=self.environment(env),
                 stdin=subprocess.DEVNULL,

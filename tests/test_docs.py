@@ -38,7 +38,7 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copytree(ROOT / "examples" / "scenes", pytester.path / "scenes")
     for key in ("GEMINI_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "DEEPSEEK_API_KEY"):
         monkeypatch.setenv(key, "not-a-key")
-    pytester.makeini("[pytest]\n")
+    pytester.makeini("[pytest]\naddopts = -p no:hypothesispytest\n")
     return pytester.path
 
 
