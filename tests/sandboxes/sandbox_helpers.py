@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 
 from pytest_benchflow.sandboxes import Sandbox
+from pytest_benchflow.sandboxes.local import LocalBackend
+from pytest_benchflow.sandboxes.local.environment import Host
 
 StartSandbox = Callable[..., Awaitable[Sandbox]]
 
 needs_users = pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user's sandbox knows only root")
 only_root = pytest.mark.skipif(os.geteuid() == 0, reason="root's sandboxes have other users")
+
+
+def on_disk() -> LocalBackend:
+    """Return the backend of an ordinary user whose memory cannot hold what sandboxes write."""
+    return LocalBackend(replace(Host.look(), privileged=False, writes_to_memory=False))
 
 
 async def output(sandbox: Sandbox, cmd: str, **how: object) -> str:

@@ -67,6 +67,10 @@ class Builder:
                 advice="raise build_timeout_sec",
             ) from None
 
+    async def write_dir(self) -> str | None:
+        """Name the directory of the cache for all that a new sandbox writes; None where memory can hold it."""
+        return None if self._host.writes_to_memory else await self._store.reserve()
+
     async def _base(self, name: str) -> MachineConfig:
         """Return the machine that every environment of this caller stands on."""
         bare = MachineConfig(
@@ -141,7 +145,7 @@ class _Job:
 
     async def _make(self, step: Step, base: MachineConfig, layer: str, origin: MachineConfig | None) -> None:
         async with self._store.building(layer) as directory:
-            config = replace(base, build_dir=directory, dirs=step.image.dirs)
+            config = replace(base, write_dir=directory, keeps=True, dirs=step.image.dirs)
             try:
                 machine = await Machine.start(self._launcher, config)
             except SandboxError as error:

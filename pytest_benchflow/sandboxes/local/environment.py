@@ -11,6 +11,8 @@ from pathlib import Path
 
 from pytest_benchflow.sandboxes.base import Capabilities
 
+from .uppers import memory_holds_writes
+
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #: Directories of the host that every sandbox sees.
 VISIBLE = ("/usr", "/etc", "/opt", "/bin", "/sbin", "/lib")
@@ -43,6 +45,8 @@ class Host:
     """Whether that interpreter is the only one a sandbox can have."""
     environ: Mapping[str, str]
     pid: int
+    writes_to_memory: bool = True
+    """Whether memory can hold what a sandbox writes; otherwise it goes to the layer cache."""
 
     @classmethod
     def look(cls) -> Host:
@@ -50,12 +54,14 @@ class Host:
         prefix = os.path.realpath(sys.base_prefix)
         hidden = not any(prefix == top or prefix.startswith(f"{top}/") for top in VISIBLE)
         has_python = any(os.access(f"{place}/python3", os.X_OK) for place in SYSTEM_PATH.split(":"))
+        privileged = _is_privileged()
         return cls(
-            privileged=_is_privileged(),
+            privileged=privileged,
             python_prefix=prefix if hidden else None,
             lends_python=hidden and not has_python,
             environ=dict(os.environ),
             pid=os.getpid(),
+            writes_to_memory=memory_holds_writes(privileged=privileged),
         )
 
     @cached_property

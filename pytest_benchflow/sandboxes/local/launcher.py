@@ -31,8 +31,11 @@ class Launcher:
         self._process: subprocess.Popen[bytes] | None = None
         self._cgroups: Cgroups | None = None
 
-    def spawn(self, config: wire.Message, name: str) -> tuple[Control, Group]:
-        """Have a sandbox forked in a control group of its own; the control tells when it is up."""
+    def spawn(self, config: wire.Message, name: str, written: str) -> tuple[Control, Group]:
+        """Have a sandbox forked in a control group of its own; the control tells when it is up.
+
+        The directory `written` goes, should this process be killed.
+        """
         if self._cgroups is None:
             self._cgroups = Cgroups.look()
         cgroups = self._cgroups
@@ -45,10 +48,10 @@ class Launcher:
             with theirs:
                 wire.send(ours, config)
                 try:
-                    wire.call(self._connection(), flags, group.paths, theirs.fileno())
+                    wire.call(self._connection(), flags, written, group.paths, theirs.fileno())
                 except OSError:
                     self.close()
-                    wire.call(self._connection(), flags, group.paths, theirs.fileno())
+                    wire.call(self._connection(), flags, written, group.paths, theirs.fileno())
         except BaseException:
             ours.close()
             cgroups.discard(group)

@@ -9,8 +9,10 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from pytest_benchflow.cache import cache_directory, is_abandoned, locked_files, remove_tree, temporary_name
+from pytest_benchflow.cache import cache_directory, is_abandoned, locked_files, temporary_name
 from pytest_benchflow.errors import SandboxError
+
+from .guest.removal import remove_tree
 
 _NAME_LENGTH = 24
 _KEPT_SEC = 30 * 24 * 3600.0
@@ -57,13 +59,17 @@ class LayerStore:
         async with locked_files(self.path / f"{name}.lock"):
             yield
 
-    @contextlib.asynccontextmanager
-    async def building(self, name: str) -> AsyncIterator[str]:
-        """Give a new directory to build in; it becomes the layer on success and vanishes otherwise."""
+    async def reserve(self) -> str:
+        """Name a new directory of this process, once what others have left is gone."""
         if not self._swept:
             self._swept = True
             await asyncio.to_thread(self._sweep)
-        temporary = temporary_name()
+        return temporary_name()
+
+    @contextlib.asynccontextmanager
+    async def building(self, name: str) -> AsyncIterator[str]:
+        """Give a new directory to build in; it becomes the layer on success and vanishes otherwise."""
+        temporary = await self.reserve()
         path = self.path / temporary
         path.mkdir(mode=0o700)
         try:

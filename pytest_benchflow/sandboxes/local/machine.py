@@ -17,6 +17,7 @@ from .cgroups import Group
 from .control import Control
 from .guest import wire
 from .guest.programs import NOT_STARTED
+from .guest.removal import remove_tree
 from .handover import Handover
 from .launcher import Launcher
 from .pipes import Collector, ReadPipe, WritePipe
@@ -41,8 +42,10 @@ class MachineConfig:
     """Names of layers inside `layers_dir`, topmost first."""
     mirror: str | None = None
     """Name of a layer that lies directly on the host's directories."""
-    build_dir: str | None = None
-    """Name of a directory inside `layers_dir` that keeps what is written; None forgets it."""
+    write_dir: str | None = None
+    """Name of a new directory inside `layers_dir` for what is written; None means memory."""
+    keeps: bool = False
+    """Whether that directory outlives the machine, as a layer."""
     storage_mb: int | None = None
     memory_mb: int | None = None
     cpus: float | None = None
@@ -56,8 +59,13 @@ class MachineConfig:
     """Whether every user must be able to reach that interpreter."""
     hostname: str = "sandbox"
 
+    @property
+    def written(self) -> str:
+        """Where on disk all that is written lies; empty if it is in memory."""
+        return f"{self.layers_dir}/{self.write_dir}" if self.write_dir else ""
+
     def message(self) -> wire.Message:
-        """Return it as the zygote reads it."""
+        """Return it as the builder of its root reads it."""
         return {item.name: getattr(self, item.name) for item in fields(self)}
 
 
@@ -88,17 +96,18 @@ class Command:
 class Machine:
     """One running sandbox."""
 
-    def __init__(self, control: Control, group: Group, name: str) -> None:
+    def __init__(self, control: Control, group: Group, config: MachineConfig) -> None:
         self._control = control
         self._group = group
-        self._name = name
+        self._name = config.name
+        self._forgotten = "" if config.keeps else config.written
         self._oom_kills = 0
         self._open: set[LocalProcess | Collector] = set()
 
     @classmethod
     async def start(cls, launcher: Launcher, config: MachineConfig) -> Machine:
         """Start a machine; nothing is left of it if that fails or is cancelled."""
-        machine = cls(*launcher.spawn(config.message(), config.name), config.name)
+        machine = cls(*launcher.spawn(config.message(), config.name, config.written), config)
         try:
             await machine._control.started()
         except BaseException:
@@ -121,6 +130,8 @@ class Machine:
         self._oom_kills = self.oom_kills
         try:
             await self._control.stop()
+            if self._forgotten:
+                await asyncio.shield(asyncio.to_thread(remove_tree, self._forgotten))
         finally:
             for item in list(self._open):
                 item.close()

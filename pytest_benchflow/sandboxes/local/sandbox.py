@@ -90,6 +90,7 @@ class LocalSandbox:
             self._notes.append(f"USER {self._image.user} is root here: an ordinary user cannot make other users")
         config = replace(
             built.base,
+            write_dir=await self._builder.write_dir(),
             network=self._spec.network,
             storage_mb=self._spec.limits.storage_mb,
             memory_mb=self._spec.limits.memory_mb,
@@ -102,11 +103,14 @@ class LocalSandbox:
             await machine.stop()
             raise SandboxError(f"sandbox {self._spec.name} was stopped while it started")
         self._machine = machine
-        limits = (("cpus", "cpu", config.cpus), ("memory_mb", "memory", config.memory_mb))
-        if ignored := [
-            name for name, controller, limit in limits if limit is not None and controller not in machine.enforced
-        ]:
-            self._notes.append(f"{' and '.join(ignored)} are not enforced in the local sandbox")
+        limits = (
+            ("cpus", config.cpus, "cpu" in machine.enforced),
+            ("memory_mb", config.memory_mb, "memory" in machine.enforced),
+            ("storage_mb", config.storage_mb, config.write_dir is None),
+        )
+        if ignored := [name for name, limit, enforced in limits if limit is not None and not enforced]:
+            verb = "is" if len(ignored) == 1 else "are"
+            self._notes.append(f"{' and '.join(ignored)} {verb} not enforced in the local sandbox")
 
     async def stop(self, *, delete: bool = True) -> None:
         """End every process and remove the sandbox; `delete=False` does the same, it cannot outlive its runner."""

@@ -27,6 +27,9 @@ MS_PRIVATE = 0x40000
 MS_RELATIME = 0x200000
 MNT_DETACH = 0x2
 
+_AT_FDCWD = -100
+_RENAME_WHITEOUT = 0x4
+
 PR_SET_DUMPABLE = 4
 PR_SET_SECCOMP = 22
 PR_CAPBSET_DROP = 24
@@ -40,6 +43,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 _capset, _mount, _pivot_root, _prctl, _umount2, _unshare = (
     getattr(_libc, name) for name in ("capset", "mount", "pivot_root", "prctl", "umount2", "unshare")
 )
+#: Older releases of musl have none.
+_renameat2 = getattr(_libc, "renameat2", None)
 _mount.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p)
 _prctl.argtypes = (ctypes.c_int, *(ctypes.c_ulong,) * 4)
 
@@ -89,6 +94,15 @@ def detach(target: str) -> None:
 def pivot_root(new: str, old: str) -> None:
     """Make `new` the root of this mount namespace and put the former one on `old`."""
     _check(_pivot_root(os.fsencode(new), os.fsencode(old)), f"pivot_root {new}")
+
+
+def rename_leaving_whiteout(source: str, target: str) -> None:
+    """Rename a file as overlays do in the directory that they write to."""
+    if _renameat2 is not None:
+        result = _renameat2(_AT_FDCWD, os.fsencode(source), _AT_FDCWD, os.fsencode(target), _RENAME_WHITEOUT)
+        _check(result, f"rename {source} leaving a whiteout")
+    else:
+        os.rename(source, target)
 
 
 def prctl(option: int, value: int = 0, address: int = 0) -> None:

@@ -1,6 +1,7 @@
 """Assemble the sandbox's root from overlays over the host's system directories, and move into it.
 
 Everything a sandbox writes goes to one tmpfs that only its mount namespace knows, so nothing of it can outlive it.
+Where tmpfs will not do, and in builds, it goes to a directory of the layer cache instead.
 """
 
 from __future__ import annotations
@@ -131,7 +132,7 @@ class _Overlays:
     def __init__(self, config: Message, scratch: str) -> None:
         self._layers: list[str] = config["layers"]
         self._mirror: str | None = config["mirror"]
-        self.upper: str = config["build_dir"] or f"{scratch}/upper"
+        self.upper: str = config["write_dir"] or f"{scratch}/upper"
         self._options = "redirect_dir=off,metacopy=off,index=off"
         if not config["privileged"]:
             self._options = "userxattr"

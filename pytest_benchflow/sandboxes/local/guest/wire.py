@@ -62,21 +62,24 @@ def receive(sock: socket.socket) -> tuple[Message, list[int]] | None:
     return json.loads(data), fds
 
 
-def call(sock: socket.socket, flags: bytes, groups: list[str], control: int) -> None:
-    """Ask the zygote for a sandbox in these control groups that listens to `control`."""
-    socket.send_fds(sock, [b"\n".join([flags, *map(os.fsencode, groups)]) + b"\n"], [control])
+def call(sock: socket.socket, flags: bytes, directory: str, groups: list[str], control: int) -> None:
+    """Ask the zygote for a sandbox in these control groups that listens to `control`.
+
+    What it writes goes to `directory`, or to memory if that is empty.
+    """
+    socket.send_fds(sock, [b"\0".join([flags, *map(os.fsencode, (directory, *groups))])], [control])
 
 
-def receive_call(sock: socket.socket) -> tuple[bytes, list[bytes], int] | None:
-    """Return flags, control groups and control socket of the next call, None when the other end is gone."""
+def receive_call(sock: socket.socket) -> tuple[bytes, bytes, list[bytes], int] | None:
+    """Return flags, directory, groups and control socket of the next call, None when the other end is gone."""
     try:
         data, extra, _, _ = sock.recvmsg(INLINE_BYTES, _FDS_SPACE, socket.MSG_CMSG_CLOEXEC)
     except ConnectionResetError:
         return None
     if not data:
         return None
-    flags, *groups = data.splitlines()
-    return flags, groups, int.from_bytes(extra[0][2], sys.byteorder)
+    flags, directory, *groups = data.split(b"\0")
+    return flags, directory, groups, int.from_bytes(extra[0][2], sys.byteorder)
 
 
 def send_failure(sock: socket.socket, error: BaseException) -> None:

@@ -17,14 +17,15 @@ import socket
 import time
 from typing import NoReturn
 
-from . import hostview, init, libc, privileges, signals, wire
+from . import hostview, init, libc, privileges, removal, signals, wire
 
-#: How long a killed runner's sandboxes may take to end before their control groups are left to the next runner.
-_PATIENCE_SEC = 3.0
+#: How long a killed runner's sandboxes may take to end before what they leave is left to the next runner.
+_PATIENCE_SEC = 10.0
 
 
 def main(descriptor: int) -> None:
     """Serve the runner at the other end of `descriptor` until it is gone."""
+    parent = os.getppid()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     # Ignoring SIGCHLD lets the kernel reap: sandboxes are watched by their pidfds, not from here.
@@ -38,27 +39,39 @@ def main(descriptor: int) -> None:
     gc.freeze()
     gc.disable()
     groups: set[bytes] = set()
+    directories: set[bytes] = set()
     while request := wire.receive_call(runner):
-        flags, paths, control = request
+        flags, directory, paths, control = request
         groups.update(paths)
+        directories.update(filter(None, [directory]))
         if os.fork() == 0:
             runner.close()
             _spawn(control, flags, paths, host, rights)
         os.close(control)
-    _remove(groups)
-
-
-def _remove(groups: set[bytes]) -> None:
-    """Remove the control groups that a runner could not, each as soon as its sandbox is gone."""
     deadline = time.monotonic() + _PATIENCE_SEC
-    while groups and time.monotonic() < deadline:
-        for path in list(groups):
+    while _is_anything_left(groups, directories, parent) and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
+def _is_anything_left(groups: set[bytes], directories: set[bytes], parent: int) -> bool:
+    """Remove what a killed runner could not: groups as soon as they are empty, directories when all sandboxes ended."""
+    for path in groups:
+        with contextlib.suppress(OSError):
+            os.rmdir(path)
+    # A runner that lives and only wants no more of this zygote still needs what it builds.
+    if os.getppid() != parent and not _has_children():
+        for path in directories:
             with contextlib.suppress(OSError):
-                os.rmdir(path)
-            if not os.path.exists(path):
-                groups.remove(path)
-        if groups:
-            time.sleep(0.02)
+                removal.remove_tree(path)
+    return any(os.path.lexists(path) for path in (*groups, *directories))
+
+
+def _has_children() -> bool:
+    try:
+        os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return False
+    return True
 
 
 def _spawn(
