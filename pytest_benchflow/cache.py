@@ -25,6 +25,11 @@ def cache_directory() -> Path:
     return Path(base).absolute() / "pytest-benchflow"
 
 
+def spare_layers() -> Path:
+    """Return where the local sandbox keeps layers if the cache directory is on a file system that cannot hold them."""
+    return Path(f"/var/tmp/pytest-benchflow-layers-{os.geteuid()}")  # noqa: S108 - checked before it is used
+
+
 @contextlib.asynccontextmanager
 async def locked_files(*files: Path) -> AsyncIterator[None]:
     """Hold the first free one of these lock files; polling, so that the wait can be cancelled."""

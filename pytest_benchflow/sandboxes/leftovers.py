@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
-from pytest_benchflow.cache import cache_directory, is_abandoned, start_time
+from pytest_benchflow.cache import cache_directory, is_abandoned, spare_layers, start_time
 
 #: Temporary directories with the build contexts of a run; the number of its process follows.
 CONTEXT_PREFIX = "bf-context-"
@@ -93,7 +93,7 @@ class LocalLeftovers:
     async def find(self) -> list[Trace]:
         """List the directories; one is abandoned when the process that builds there is gone."""
         cache = cache_directory()
-        builds = sorted((cache / "layers").glob("tmp-*-*-*"))
+        builds = sorted([*(cache / "layers").glob("tmp-*-*-*"), *spare_layers().glob("tmp-*-*-*")])
         agents = sorted([*(cache / "agents").glob("tmp-*-*-*"), *(cache / "agents" / "runtimes").glob("tmp-*-*-*")])
         contexts = sorted(Path(tempfile.gettempdir()).glob(f"{CONTEXT_PREFIX}*-*"))
         return [

@@ -20,7 +20,7 @@ NOBODY = 65534
     "names",
     [
         ("sandbox_exec", "sandbox_process", "sandbox_files", "sandbox_users", "sandbox_limits"),
-        ("sandbox_mounts", "sandbox_snapshots", "sandbox_isolation", "sandbox_on_disk"),
+        ("sandbox_mounts", "sandbox_snapshots", "sandbox_isolation", "sandbox_on_disk", "layer_place"),
         ("sandbox_lifecycle", "sandbox_build", "local_escape"),
     ],
 )

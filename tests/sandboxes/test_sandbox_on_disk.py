@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +22,14 @@ from pytest_benchflow.testing.snapshots import SnapshotTests
 
 class TestSnapshots(SnapshotTests):
     factory = "sandbox_helpers:on_disk"
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Have a cache in which nobody else writes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BF_CACHE_DIR", str(directory := tmp_path_factory.mktemp("on-disk")))
+        yield directory
 
 
 @pytest.fixture

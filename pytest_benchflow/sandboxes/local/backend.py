@@ -25,7 +25,7 @@ class LocalBackend:
     def __init__(self, host: Host | None = None) -> None:
         self._host = host or Host.look()
         self._launcher = Launcher()
-        store = LayerStore()
+        store = LayerStore(privileged=self._host.privileged)
         self._builder = Builder(self._host, self._launcher, store)
         self._snapshots = Snapshots(store)
         self._numbers = itertools.count(1)

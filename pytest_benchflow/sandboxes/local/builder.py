@@ -60,7 +60,8 @@ class Builder:
             async with asyncio.timeout(spec.build_timeout_sec):
                 base = await self._base(spec.name)
                 rebuilt = self._rebuilt if spec.force_build else None
-                return Built(plan.image, await job.run(base, rebuilt), plan.notes)
+                base = await job.run(base, rebuilt)
+                return Built(plan.image, base, (*plan.notes, *(self._store.place.notes if base.layers else ())))
         except TimeoutError:
             raise BuildError(
                 f"{job.where}: the build took longer than {spec.build_timeout_sec:g} s",
@@ -68,8 +69,10 @@ class Builder:
             ) from None
 
     async def write_dir(self) -> str | None:
-        """Name the directory of the cache for all that a new sandbox writes; None where memory can hold it."""
-        return None if self._host.writes_to_memory else await self._store.reserve()
+        """Name the directory of the cache for all that a new sandbox writes; None where memory can hold it better."""
+        if self._host.writes_to_memory or not self._store.place.holds_writes:
+            return None
+        return await self._store.reserve()
 
     async def _base(self, name: str) -> MachineConfig:
         """Return the machine that every environment of this caller stands on."""

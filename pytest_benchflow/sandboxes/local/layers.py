@@ -7,12 +7,13 @@ import contextlib
 import os
 import time
 from collections.abc import AsyncIterator
+from functools import cached_property
 from pathlib import Path
 
 from pytest_benchflow.cache import cache_directory, is_abandoned, locked_files, temporary_name
-from pytest_benchflow.errors import SandboxError
 
 from .guest.removal import remove_tree
+from .place import Place, choose
 
 _NAME_LENGTH = 24
 _KEPT_SEC = 30 * 24 * 3600.0
@@ -26,24 +27,19 @@ def layer_name(key: str) -> str:
 class LayerStore:
     """Layers on disk, shared by all processes of one user."""
 
-    def __init__(self, directory: Path | None = None) -> None:
-        self._directory = directory
+    def __init__(self, *, privileged: bool) -> None:
+        self._privileged = privileged
         self._swept = False
+
+    @cached_property
+    def place(self) -> Place:
+        """The directory that holds the layers, made on first use and closed to others."""
+        return choose(cache_directory() / "layers", privileged=self._privileged)
 
     @property
     def path(self) -> Path:
-        """The directory that holds the layers, made on first use and closed to others."""
-        path = (self._directory or cache_directory()) / "layers"
-        advice = "set BF_CACHE_DIR to a directory of your own"
-        try:
-            path.mkdir(parents=True, exist_ok=True, mode=0o700)
-            status = path.stat()
-        except OSError as error:
-            raise SandboxError(f"the layer cache {path} cannot be made: {error.strerror}", advice=advice) from None
-        if status.st_uid != os.geteuid() or status.st_mode & 0o022:
-            # Whoever can write there could put anything into our sandboxes.
-            raise SandboxError(f"others can write to the layer cache {path}", advice=advice)
-        return path
+        """Where it is."""
+        return self.place.path
 
     def has(self, name: str) -> bool:
         """Say whether a layer is there; asking counts as use."""
