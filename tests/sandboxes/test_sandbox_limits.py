@@ -8,10 +8,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sandbox_helpers import StartSandbox, output
+from sandbox_helpers import StartSandbox, needs_users, only_root, output
 
 from pytest_benchflow.errors import SandboxError
 from pytest_benchflow.sandboxes import Limits, Sandbox, SandboxSpec
@@ -288,6 +289,57 @@ def test_in_the_unified_tree_groups_lie_where_no_processes_are(
     found = find_parents(mounts, f"0::/{'' if own == '.' else own}\n")
     place = [] if expected is None else [Parent(tmp_path / expected, ("cpu", "memory", "pids"), unified=True)]
     assert found == place
+
+
+@pytest.mark.parametrize(
+    ("own", "is_container", "expected"),
+    [("ci.service", False, False), (".", True, True), (".", False, False)],
+)
+@needs_users
+def test_root_divides_only_the_group_of_a_container(
+    tmp_path: Path, own: str, is_container: bool, expected: bool
+) -> None:
+    unified_tree(tmp_path, own, enabled={}, occupied=(own,))
+    if is_container:
+        (tmp_path / "cgroup.type").write_text("domain\n")
+    assert cgroups._is_delegated(tmp_path / own, tmp_path) is expected
+
+
+@pytest.mark.parametrize(("controllers", "expected"), [("cpu pids", True), ("io", False)])
+@only_root
+def test_a_user_divides_the_group_that_is_his(tmp_path: Path, controllers: str, expected: bool) -> None:
+    unified_tree(tmp_path, "ci.service", enabled={}, occupied=("ci.service",))
+    (tmp_path / "ci.service" / "cgroup.controllers").write_text(controllers)
+    assert cgroups._is_delegated(tmp_path / "ci.service", tmp_path) is expected
+    assert not cgroups._is_delegated(Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup"))
+
+
+@pytest.fixture
+def real_group() -> Iterator[Path]:
+    """Make a group in the unified tree of this host, whatever controllers that has."""
+    mounts = (line.split() for line in Path("/proc/self/mounts").read_text().splitlines())
+    top = next((Path(mount[1]) for mount in mounts if mount[2] == "cgroup2"), None)
+    if top is None or not os.access(top, os.W_OK):
+        pytest.skip("no unified tree of control groups that the caller may write to")
+    group = top / f"bf-test-{os.getpid()}"
+    group.mkdir()
+    yield group
+    for path in (group / "bf-runner", group):
+        if path.exists():
+            path.rmdir()
+
+
+def test_the_processes_of_a_group_move_into_one_inside_it(real_group: Path) -> None:
+    program = subprocess.Popen(["sleep", "5093"])
+    try:
+        (real_group / "cgroup.procs").write_text(str(program.pid))
+        assert cgroups._vacate(real_group)
+        assert (real_group / "cgroup.procs").read_text() == ""
+        assert (real_group / "bf-runner" / "cgroup.procs").read_text() == f"{program.pid}\n"
+        assert cgroups._vacate(real_group)
+    finally:
+        program.kill()
+        program.wait()
 
 
 def test_a_mount_that_shows_another_part_of_the_tree_is_not_used() -> None:

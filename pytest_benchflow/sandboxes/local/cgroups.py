@@ -19,6 +19,7 @@ _CONTROLLERS = ("memory", "cpu", "pids")
 _PERIOD_USEC = 100_000
 _MIN_QUOTA_USEC = 1_000
 _PREFIX = "bf-"
+_VACATE_TIMES = 5
 _numbers = itertools.count(1)
 
 
@@ -139,12 +140,49 @@ def find_parents(mountinfo: str, membership: str) -> list[Parent]:
     for line in mountinfo.splitlines():
         fields, _, rest = line.partition(" - ")
         root, point = fields.split()[3:5]
-        if rest.startswith("cgroup2 ") and missing and (directory := _below(point, root, own.get(""))):
-            for place in (directory, directory.parent) if str(directory) != point else (directory,):
-                if found := _enable(place, missing):
-                    parents.append(Parent(place, tuple(sorted(found)), unified=True))
-                    missing -= found
+        if not rest.startswith("cgroup2 ") or not missing or not (directory := _below(point, root, own.get(""))):
+            continue
+        if parent := _find_unified(directory, Path(point), missing):
+            parents.append(parent)
+            missing -= set(parent.controllers)
     return parents
+
+
+def _find_unified(own: Path, top: Path, wanted: set[str]) -> Parent | None:
+    """Find where groups can be made in the one tree: in the caller's own group, beside it, or in it once emptied."""
+    for place in (own,) if own == top else (own, own.parent):
+        if found := _enable(place, wanted):
+            return Parent(place, tuple(sorted(found)), unified=True)
+    if _is_delegated(own, top) and _vacate(own) and (found := _enable(own, wanted)):
+        return Parent(own, tuple(sorted(found)), unified=True)
+    return None
+
+
+def _is_delegated(group: Path, top: Path) -> bool:
+    """Say whether a group is the caller's to divide: a user's by its owner, root's if it is all of a container."""
+    try:
+        ours = group.stat().st_uid == os.geteuid() and (os.geteuid() != 0 or group == top)
+        offered = set((group / "cgroup.controllers").read_text().split())
+        return ours and (group / "cgroup.type").exists() and not offered.isdisjoint(_CONTROLLERS)
+    except OSError:
+        return False
+
+
+def _vacate(group: Path) -> bool:
+    """Move all processes of a group into one inside it, so that others beside them can have limits."""
+    inner = group / f"{_PREFIX}runner"
+    with contextlib.suppress(OSError):
+        inner.mkdir(exist_ok=True)
+        # More than once: they may be starting others.
+        for _ in range(_VACATE_TIMES):
+            pids = (group / "cgroup.procs").read_text().split()
+            # One that has no number here belongs to somebody else.
+            if not pids or "0" in pids:
+                return not pids
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    (inner / "cgroup.procs").write_text(pid)
+    return False
 
 
 def sweep(directory: Path) -> None:
