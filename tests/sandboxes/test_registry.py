@@ -87,6 +87,26 @@ def test_another_failure_is_passed_on(tmp_path: Path) -> None:
     assert "mount: Operation not permitted" in str(explain("mount: Operation not permitted", HOST, tmp_path))
 
 
+def test_a_kernel_without_overlays_for_users_is_named(tmp_path: Path) -> None:
+    failure = "sandbox preflight cannot start: mount overlay on /tmp/merged (lowerdir=x): Operation not permitted"
+    old = explain(failure, HOST, tmp_path, "5.4.0-216-generic")
+    assert "Linux 5.4.0-216-generic lets only root mount overlays; 5.11 lets everyone" in old.message
+    assert "run pytest as root, or use --bf-sandbox docker" in str(old)
+    for release in ("5.11.0", "5.15.0-1-amd64", "6.1.0-55-amd64"):
+        assert failure in explain(failure, HOST, tmp_path, release).message
+
+
+def test_layers_depend_on_the_systems_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    database = tmp_path / "installed"
+    monkeypatch.setattr("pytest_benchflow.sandboxes.local.environment._SYSTEM_STATE", (str(database),))
+    identities = [HOST.identity()]
+    for moment in (1, 2):
+        database.touch()
+        os.utime(database, (moment, moment))
+        identities.append(HOST.identity())
+    assert len({str(identity) for identity in identities}) == 3
+
+
 def test_layers_long_unused_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BF_CACHE_DIR", str(tmp_path))
     store = LayerStore(privileged=False)

@@ -9,11 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sandbox_helpers import StartSandbox, needs_users, output, processes
+from sandbox_helpers import StartSandbox, needs_users, only_root, output, processes
 
 from pytest_benchflow.sandboxes import Limits, Sandbox, SandboxSpec
 from pytest_benchflow.sandboxes.local import LocalBackend
 from pytest_benchflow.sandboxes.local.environment import Host
+from pytest_benchflow.sandboxes.local.guest import hostview
+from pytest_benchflow.sandboxes.local.mirror import _copy
 
 
 @pytest.mark.parametrize("path", ["/root", "/home", "/srv", "/mnt", "/media", "/run", "/tmp", "/var/log", "/var/spool"])
@@ -182,3 +184,13 @@ async def test_a_machine_with_only_the_callers_python_lends_it(cache: Path) -> N
         assert "Read-only" in await output(sandbox, f"touch {sys.base_prefix}/x")
     finally:
         await backend.aclose()
+
+
+@only_root
+def test_what_is_closed_though_its_mode_is_open_is_hidden_and_not_copied(tmp_path: Path) -> None:
+    (tmp_path / "etc" / "open").mkdir(parents=True)
+    (tmp_path / "etc" / "closed").mkdir()
+    (tmp_path / "etc" / "closed").chmod(0o005)
+    assert hostview._private(str(tmp_path / "etc"), 3) == ["closed"]
+    _copy(str(tmp_path / "etc"), str(tmp_path / "copy"), 3)
+    assert (tmp_path / "copy" / "open").is_dir()

@@ -31,6 +31,15 @@ _CERTIFICATES = (
     "SSL_CERT_DIR",
     "SSL_CERT_FILE",
 )
+#: What changes whenever the system's packages do: of Debian, older and newer Fedora, Arch, Alpine.
+_SYSTEM_STATE = (
+    "/etc/os-release",
+    "/var/lib/dpkg/status",
+    "/var/lib/rpm/rpmdb.sqlite",
+    "/usr/lib/sysimage/rpm/rpmdb.sqlite",
+    "/var/lib/pacman/local",
+    "/lib/apk/db/installed",
+)
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 
 
@@ -91,7 +100,7 @@ class Host:
     def identity(self) -> list[str]:
         """Return what cached layers depend on besides their Dockerfile: whose they are and on what they lie."""
         facts = ["privileged" if self.privileged else "user", os.uname().machine, self.python_prefix or ""]
-        for path in ("/etc/os-release", "/var/lib/dpkg/status", "/var/lib/rpm/rpmdb.sqlite"):
+        for path in _SYSTEM_STATE:
             try:
                 facts.append(f"{path} {Path(path).stat().st_mtime_ns}")
             except OSError:

@@ -8,6 +8,7 @@ topmost layer that has it. Files stay shared with the host and can be replaced; 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import stat
@@ -44,15 +45,20 @@ def _copy(source: str, target: str, depth: int) -> None:
     os.mkdir(target)
     with os.scandir(source) as entries:
         for entry in entries:
-            status = entry.stat(follow_symlinks=False)
-            copy = f"{target}/{entry.name}"
-            if stat.S_ISDIR(status.st_mode):
-                whole = any(entry.path == top or entry.path.startswith(f"{top}/") for top in _WHOLE)
-                if status.st_mode & 0o005 == 0o005 and (depth > 1 or whole):
-                    _copy(entry.path, copy, depth - 1)
-            elif _is_edited(entry.path, status):
-                shutil.copy(entry.path, copy)
+            # Gone meanwhile, or closed by something else than its mode: the sandbox does without.
+            with contextlib.suppress(FileNotFoundError, PermissionError):
+                _copy_entry(entry, f"{target}/{entry.name}", depth)
     os.chmod(target, stat.S_IMODE(os.stat(source).st_mode) | 0o700)
+
+
+def _copy_entry(entry: os.DirEntry[str], target: str, depth: int) -> None:
+    status = entry.stat(follow_symlinks=False)
+    if stat.S_ISDIR(status.st_mode):
+        whole = any(entry.path == top or entry.path.startswith(f"{top}/") for top in _WHOLE)
+        if status.st_mode & 0o005 == 0o005 and (depth > 1 or whole):
+            _copy(entry.path, target, depth - 1)
+    elif _is_edited(entry.path, status):
+        shutil.copy(entry.path, target)
 
 
 def _is_edited(path: str, status: os.stat_result) -> bool:

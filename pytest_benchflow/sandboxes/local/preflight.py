@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 
 from pytest_benchflow.errors import SandboxError
@@ -17,6 +19,8 @@ _SETTINGS = (
     ("user/max_user_namespaces", "0", "15000"),
     ("kernel/apparmor_restrict_unprivileged_userns", "1", "0"),
 )
+#: The first kernel on which ordinary users can mount overlays.
+_OVERLAYS_FOR_ALL = (5, 11)
 
 
 async def check(host: Host, launcher: Launcher) -> None:
@@ -28,7 +32,9 @@ async def check(host: Host, launcher: Launcher) -> None:
     await machine.stop()
 
 
-def explain(failure: str, host: Host, settings: Path = Path("/proc/sys")) -> SandboxError:
+def explain(
+    failure: str, host: Host, settings: Path = Path("/proc/sys"), release: str = os.uname().release
+) -> SandboxError:
     """Turn the failure of a first sandbox into its cause and the command that cures it."""
     if not host.privileged:
         for name, forbidding, allowing in _SETTINGS:
@@ -40,6 +46,13 @@ def explain(failure: str, host: Host, settings: Path = Path("/proc/sys")) -> San
                     advice=f"allow them with: sudo sysctl -w {key}={allowing} {_DOCKER}",
                     retryable=False,
                 )
+        version = tuple(map(int, re.findall(r"\d+", release)[:2]))
+        if "mount overlay" in failure and version < _OVERLAYS_FOR_ALL:
+            return SandboxError(
+                f"the local sandbox cannot start: Linux {release} lets only root mount overlays; 5.11 lets everyone",
+                advice=f"run pytest as root, {_DOCKER}",
+                retryable=False,
+            )
     return SandboxError(
         f"the local sandbox cannot start: {failure}",
         advice=f"inside a container it needs the right to mount (docker run --privileged), {_DOCKER}",

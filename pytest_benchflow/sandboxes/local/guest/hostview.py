@@ -63,14 +63,15 @@ def _private(top: str, depth: int, prefix: str = "") -> list[str]:
         return found
     with os.scandir(os.path.join(top, prefix)) as entries:
         for entry in entries:
-            mode = entry.stat(follow_symlinks=False).st_mode
             path = f"{prefix}{entry.name}"
-            if stat.S_ISDIR(mode):
-                if mode & 0o005 != 0o005:
+            try:
+                mode = entry.stat(follow_symlinks=False).st_mode
+                if stat.S_ISDIR(mode):
+                    found += _private(top, depth - 1, f"{path}/") if mode & 0o005 == 0o005 else [path]
+                elif not stat.S_ISLNK(mode) and not mode & 0o004:
                     found.append(path)
-                else:
-                    found += _private(top, depth - 1, f"{path}/")
-            elif not stat.S_ISLNK(mode) and not mode & 0o004:
+            except OSError:
+                # Gone meanwhile, or closed by something else than its mode, as on network file systems.
                 found.append(path)
     return found
 
