@@ -73,6 +73,34 @@ def test_attributes_that_the_caller_may_not_set_do_not_count(tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
+READ_ONLY = """
+import sys
+from pathlib import Path
+from pytest_benchflow.sandboxes.local import place
+from pytest_benchflow.sandboxes.local.guest import libc
+
+wanted = Path(sys.argv[1], "layers")
+wanted.mkdir(mode=0o755)
+libc.unshare(libc.CLONE_NEWNS)
+libc.mount("none", "/", flags=libc.MS_REC | libc.MS_PRIVATE)
+libc.mount("tmpfs", str(wanted), "tmpfs", libc.MS_RDONLY, "mode=755")
+for spare in (Path(sys.argv[1], "spare"), Path("/proc/none")):
+    place.spare_layers = lambda: spare
+    try:
+        print(place.choose(wanted, privileged=True).path.name)
+    except place.SandboxError as error:
+        print(error)
+"""
+
+
+@needs_users
+def test_a_read_only_cache_is_replaced_or_named(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", READ_ONLY, str(tmp_path)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    said = f"the layer cache {tmp_path}/layers cannot be written to; set BF_CACHE_DIR to a directory of your own"
+    assert run.stdout.splitlines() == ["spare", said], run.stderr
+
+
 #: Run in a mount namespace of its own: cache and /var/tmp are overlays, as everything is in a container.
 CONTAINER = """
 import os, subprocess, sys

@@ -40,6 +40,8 @@ def choose(wanted: Path, *, privileged: bool) -> Place:
             raise SandboxError(f"others can write to the layer cache {wanted}", advice=_ADVICE)
         if directory_holds_writes(wanted, privileged=privileged):
             return Place(wanted)
+        if not os.access(wanted, os.W_OK):
+            failure = SandboxError(f"the layer cache {wanted} cannot be written to", advice=_ADVICE)
     unfit = f"layers cannot be built in {wanted}"
     spare = spare_layers()
     if _is_ours(spare) and directory_holds_writes(spare, privileged=privileged):

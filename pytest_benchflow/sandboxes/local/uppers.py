@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from pathlib import Path
@@ -31,7 +32,9 @@ def directory_holds_writes(directory: Path, *, privileged: bool) -> bool:
         return False
     finally:
         for path in (file, moved, whiteout):
-            path.unlink(missing_ok=True)
+            # What could not be made cannot be removed, and a read-only file system does not say that it is missing.
+            with contextlib.suppress(OSError):
+                path.unlink()
 
 
 def _takes_attribute(file: int | Path, *, privileged: bool) -> bool:
