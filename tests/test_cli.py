@@ -23,6 +23,7 @@ def _nothing_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("BF_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("DOCKER_HOST", NO_DAEMON)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("pytest_benchflow.sandboxes.leftovers.spare_layers", lambda: tmp_path / "spare")
 
 
 def half_built(tmp_path: Path, owner: str) -> Path:
@@ -83,6 +84,23 @@ def test_cleanup_removes_what_the_dead_have_left_and_nothing_else(
     assert f"{dead.name}  of process" in out
     assert "removed" in out
     assert "1 kept on purpose or in use; --all includes them" in out
+
+
+def test_cleanup_removes_what_lies_in_the_spare_place(tmp_path: Path) -> None:
+    left = tmp_path / "spare" / f"tmp-{of_the_dead()}-1"
+    left.mkdir(parents=True)
+    assert main(["cleanup", "--yes"]) == 0
+    assert not left.exists()
+
+
+@pytest.mark.parametrize("name", ["spare", "bf-context-{pid}-x"])
+def test_cleanup_goes_through_no_link_that_others_may_have_made(tmp_path: Path, name: str) -> None:
+    owner = of_the_dead()
+    precious = tmp_path / "precious" / f"tmp-{owner}-1"
+    precious.mkdir(parents=True, mode=0o755)
+    (tmp_path / name.format(pid=owner.partition("-")[0])).symlink_to(precious.parent)
+    assert main(["cleanup", "--yes"]) == 0
+    assert precious.stat().st_mode & 0o777 == 0o755
 
 
 def test_cleanup_removes_build_contexts_of_the_dead(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -93,13 +94,14 @@ class LocalLeftovers:
     async def find(self) -> list[Trace]:
         """List the directories; one is abandoned when the process that builds there is gone."""
         cache = cache_directory()
-        builds = sorted([*(cache / "layers").glob("tmp-*-*-*"), *spare_layers().glob("tmp-*-*-*")])
+        places = [cache / "layers", *filter(_is_ours, [spare_layers()])]
+        builds = sorted(path for place in places for path in place.glob("tmp-*-*-*"))
         agents = sorted([*(cache / "agents").glob("tmp-*-*-*"), *(cache / "agents" / "runtimes").glob("tmp-*-*-*")])
         contexts = sorted(Path(tempfile.gettempdir()).glob(f"{CONTEXT_PREFIX}*-*"))
         return [
             *(_half_made("half-built layer", path) for path in builds),
             *(_half_made("half-installed agent", path) for path in agents),
-            *(_context(path) for path in contexts if path.stat().st_uid == os.geteuid()),
+            *(_context(path) for path in contexts if _is_ours(path)),
         ]
 
     async def remove(self, traces: Sequence[Trace]) -> list[Trace]:
@@ -107,6 +109,15 @@ class LocalLeftovers:
         for trace in traces:
             await asyncio.to_thread(_remove_tree, Path(trace.id))
         return [trace for trace in traces if not os.path.lexists(trace.id)]
+
+
+def _is_ours(path: Path) -> bool:
+    """Tell our own directories, where everybody can make some, from what others made: links above all."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
 
 def _half_made(kind: str, path: Path) -> Trace:
