@@ -24,7 +24,7 @@ class TestSnapshots(SnapshotTests):
     factory = "sandbox_helpers:on_disk"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Have a cache in which nobody else writes."""
     with pytest.MonkeyPatch.context() as patch:
