@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,6 +56,13 @@ async def test_what_ordinary_users_may_not_read_is_hidden(sandbox: Sandbox) -> N
     ]
     for path in hidden:
         assert "No such file" in await output(sandbox, f"ls {path}")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can write to /etc")
+async def test_what_becomes_private_during_a_run_is_hidden_too(start: StartSandbox) -> None:
+    await start(name="before")
+    with tempfile.NamedTemporaryFile(dir="/etc", prefix="bf-secret-") as secret:
+        assert "No such file" in await output(await start(name="after"), f"cat {secret.name}")
 
 
 async def test_the_system_is_there(sandbox: Sandbox) -> None:
@@ -191,6 +199,6 @@ def test_what_is_closed_though_its_mode_is_open_is_hidden_and_not_copied(tmp_pat
     (tmp_path / "etc" / "open").mkdir(parents=True)
     (tmp_path / "etc" / "closed").mkdir()
     (tmp_path / "etc" / "closed").chmod(0o005)
-    assert hostview._private(str(tmp_path / "etc"), 3) == ["closed"]
+    assert hostview._private(str(tmp_path / "etc"), 3, {}) == ["closed"]
     _copy(str(tmp_path / "etc"), str(tmp_path / "copy"), 3)
     assert (tmp_path / "copy" / "open").is_dir()

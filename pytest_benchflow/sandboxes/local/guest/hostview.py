@@ -36,6 +36,12 @@ class HostView:
 
     areas: tuple[Area, ...]
     links: tuple[tuple[str, str], ...]
+    looked_into: tuple[tuple[str, int], ...] = ()
+    """The directories in which something could have been private, and when each was last changed."""
+
+    def is_current(self) -> bool:
+        """Say whether nothing new that might be private has come since: a run may take days."""
+        return all(_changed(path) == changed for path, changed in self.looked_into)
 
     def seen_by(self, *, privileged: bool) -> list[Area]:
         """List the areas to show; apt insists on owning its lists, so an ordinary user's sandbox fetches its own."""
@@ -46,34 +52,44 @@ def look() -> HostView:
     """Examine the host once."""
     mounts = _mount_points()
     areas = []
+    looked_into: dict[str, int] = {}
     for path in (*_ALWAYS, *_MERGED, *_PACKAGES):
         full = f"/{path}"
         if os.path.islink(full) or not os.path.isdir(full):
             continue
-        hidden = _private(full, _HIDING_DEPTH.get(path, 0))
+        hidden = _private(full, _HIDING_DEPTH.get(path, 0), looked_into)
         areas.append(Area(path, tuple(hidden), any(m.startswith(f"{full}/") for m in mounts)))
     links = [(name, os.readlink(f"/{name}")) for name in _MERGED if os.path.islink(f"/{name}")]
-    return HostView(tuple(areas), tuple(links))
+    return HostView(tuple(areas), tuple(links), tuple(looked_into.items()))
 
 
-def _private(top: str, depth: int, prefix: str = "") -> list[str]:
+def _private(top: str, depth: int, looked_into: dict[str, int], prefix: str = "") -> list[str]:
     """List what below `top` is not open to everyone, without descending into it."""
     found: list[str] = []
     if depth == 0:
         return found
+    # Before its entries are read: what comes while they are is then taken for new.
+    looked_into[os.path.join(top, prefix)] = _changed(os.path.join(top, prefix))
     with os.scandir(os.path.join(top, prefix)) as entries:
         for entry in entries:
             path = f"{prefix}{entry.name}"
             try:
                 mode = entry.stat(follow_symlinks=False).st_mode
                 if stat.S_ISDIR(mode):
-                    found += _private(top, depth - 1, f"{path}/") if mode & 0o005 == 0o005 else [path]
+                    found += _private(top, depth - 1, looked_into, f"{path}/") if mode & 0o005 == 0o005 else [path]
                 elif not stat.S_ISLNK(mode) and not mode & 0o004:
                     found.append(path)
             except OSError:
                 # Gone meanwhile, or closed by something else than its mode, as on network file systems.
                 found.append(path)
     return found
+
+
+def _changed(directory: str) -> int:
+    try:
+        return os.stat(directory).st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _mount_points() -> list[str]:

@@ -14,7 +14,7 @@ import socket
 from collections.abc import Callable
 from typing import NoReturn
 
-from . import devices, privileges, programs, rootfs, signals, transfer, tree, wire
+from . import devices, hostview, privileges, programs, rootfs, signals, transfer, tree, wire
 from .hostview import HostView
 
 _READY = wire.encode({"event": "ready"})
@@ -51,7 +51,7 @@ def _build(control: socket.socket, host: HostView) -> NoReturn:
             socket.sethostname(config["hostname"])
             if not config["network"]:
                 devices.raise_loopback()
-            written = rootfs.enter(config, host)
+            written = rootfs.enter(config, host if host.is_current() else hostview.look())
             wire.send(control, {"event": "built"}, (written,))
             os._exit(0)
     except BaseException as error:
