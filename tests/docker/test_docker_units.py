@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from pytest_benchflow.errors import SandboxError, UnsupportedError
 from pytest_benchflow.sandboxes import Limits, SandboxSpec
 from pytest_benchflow.sandboxes.docker import daemon_answers
-from pytest_benchflow.sandboxes.docker.address import find_address
+from pytest_benchflow.sandboxes.docker.address import Address, find_address
 from pytest_benchflow.sandboxes.docker.answer import Answer
 from pytest_benchflow.sandboxes.docker.compose_files import override_file, unique_things
 from pytest_benchflow.sandboxes.docker.context import BuildContext
@@ -169,24 +169,103 @@ def test_records_of_what_an_engine_has_removed_are_no_leftovers() -> None:
     assert [item.name for item in found] == ["bf-real"]
 
 
-def test_address_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.fixture
+def docker_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Give an empty configuration of the docker command."""
+    for name in ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_TLS", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    return tmp_path
+
+
+def write_context(home: Path, name: str, **endpoint: object) -> Path:
+    meta = home / "contexts" / "meta" / name
+    meta.mkdir(parents=True)
+    (meta / "meta.json").write_text(json.dumps({"Name": name, "Endpoints": {"docker": endpoint}}))
+    return home / "contexts" / "tls" / name / "docker"
+
+
+def test_address_from_the_environment(docker_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "tcp://example.test:1234")
+    assert find_address() == Address("tcp://example.test:1234")
     assert find_address().host_and_port == ("example.test", 1234)
-    monkeypatch.setenv("DOCKER_HOST", "ssh://user@example.test")
-    with pytest.raises(SandboxError, match="only unix:// and tcp://"):
+
+
+def test_certificates_from_the_environment(docker_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "tcp://example.test")
+    monkeypatch.setenv("DOCKER_TLS_VERIFY", "1")
+    with pytest.raises(SandboxError, match=rf"there is no {docker_home}/ca\.pem; set DOCKER_CERT_PATH"):
+        find_address()
+    (docker_home / "ca.pem").touch()
+    assert find_address() == Address("tcp://example.test", docker_home)
+    assert find_address().host_and_port == ("example.test", 2376)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        (
+            "nonsense",
+            r"DOCKER_HOST is 'nonsense', which is no address of a Docker daemon; give unix:///PATH or tcp://HOST",
+        ),
+        ("tcp://", "which is no address"),
+        ("tcp://example.test:port", "which is no address"),
+        ("tcp://example.test:99999", "which is no address"),
+        ("unix://", "which is no address"),
+        ("unix://relative.sock", "which is no address"),
+        ("http://example.test:2375", "which is no address"),
+        (
+            "ssh://me@example.test",
+            r"through ssh:// .*; forward its socket with `ssh -nNT -L .* me@example\.test` and set",
+        ),
+    ],
+)
+def test_address_that_cannot_be_used(docker_home: Path, monkeypatch: pytest.MonkeyPatch, url: str, said: str) -> None:
+    monkeypatch.setenv("DOCKER_HOST", url)
+    with pytest.raises(SandboxError, match=said):
+        find_address()
+    assert not daemon_answers()
+
+
+def test_address_from_the_current_context(docker_home: Path) -> None:
+    (docker_home / "config.json").write_text('{"currentContext": "mine"}')
+    write_context(docker_home, "other", Host="unix:///other.sock")
+    write_context(docker_home, "mine", Host="unix:///mine.sock")
+    assert find_address() == Address("unix:///mine.sock")
+
+
+def test_context_from_the_environment_has_its_certificates(docker_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_CONTEXT", "far")
+    tls = write_context(docker_home, "far", Host="tcp://example.test:1")
+    assert find_address() == Address("tcp://example.test:1")
+    tls.mkdir(parents=True)
+    assert find_address() == Address("tcp://example.test:1", tls)
+    monkeypatch.setenv("DOCKER_HOST", "unix:///first.sock")
+    assert find_address() == Address("unix:///first.sock")
+
+
+def test_context_that_cannot_be_used_is_named(docker_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_CONTEXT", "gone")
+    with pytest.raises(
+        SandboxError, match=r"docker context gone is chosen, and there is none .*; see `docker context ls`"
+    ):
+        find_address()
+    write_context(docker_home, "gone", Host="ssh://me@example.test")
+    with pytest.raises(SandboxError, match=r"docker context gone is ssh://me@example\.test: .*forward its socket"):
+        find_address()
+    write_context(docker_home, "blind", Host="tcp://example.test:1", SkipTLSVerify=True)
+    monkeypatch.setenv("DOCKER_CONTEXT", "blind")
+    with pytest.raises(SandboxError, match="docker context blind skips the verification"):
         find_address()
 
 
-def test_address_from_the_current_context(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv("DOCKER_HOST", raising=False)
-    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
-    (tmp_path / "config.json").write_text('{"currentContext": "mine"}')
-    meta = tmp_path / "contexts" / "meta" / "abc"
-    meta.mkdir(parents=True)
-    endpoint = {"docker": {"Host": "unix:///mine.sock"}}
-    (meta / "meta.json").write_text(json.dumps({"Name": "mine", "Endpoints": endpoint}))
-    assert find_address().socket_path == "/mine.sock"
+def test_docker_command_finds_the_same_daemon(docker_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = Address("tcp://example.test:1", docker_home)
+    (docker_home / "ca.pem").touch()
+    for name, value in address.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("DOCKER_CONTEXT", "gone")
+    assert find_address() == address
 
 
 def test_no_daemon_is_known_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -8,11 +8,17 @@ import socket
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from pytest_benchflow.errors import SandboxError
 
+if TYPE_CHECKING:
+    import docker
+
 _DEFAULT = "/var/run/docker.sock"
+_OLDEST_VERSION = "1.24"
+_TLS_FILES = ("ca.pem", "cert.pem", "key.pem")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +28,7 @@ class Address:
     url: str
     """As DOCKER_HOST would have it."""
     tls_dir: Path | None = None
+    """Where `ca.pem`, `cert.pem` and `key.pem` lie, as far as there are any; None for a plain connection."""
 
     @property
     def is_local(self) -> bool:
@@ -43,23 +50,97 @@ class Address:
         """Return what a connection needs to be encrypted, if it is to be."""
         if self.tls_dir is None:
             return None
-        context = ssl.create_default_context(cafile=str(self.tls_dir / "ca.pem"))
-        context.load_cert_chain(self.tls_dir / "cert.pem", self.tls_dir / "key.pem")
+        ca, cert, key = (self._tls_file(name) for name in _TLS_FILES)
+        context = ssl.create_default_context(cafile=ca)
+        if cert and key:
+            context.load_cert_chain(cert, key)
         return context
+
+    def client(self, version: str | None = None, timeout_sec: int = 60) -> docker.APIClient:
+        """Return a client of the SDK for it that speaks a version of the interface, by default the daemon's."""
+        import docker
+        from docker.tls import TLSConfig
+
+        tls: TLSConfig | bool = False
+        if self.tls_dir is not None:
+            ca, cert, key = (self._tls_file(name) for name in _TLS_FILES)
+            tls = TLSConfig(client_cert=(cert, key) if cert and key else None, ca_cert=ca, verify=True)
+        client = docker.APIClient(self.url, version=version or _OLDEST_VERSION, timeout=timeout_sec, tls=tls)
+        # Otherwise certificates and proxies that are meant for the web would go before the daemon's own.
+        client.trust_env = False
+        if version is not None:
+            return client
+        try:
+            version = str(client.version(api_version=False)["ApiVersion"])
+        finally:
+            client.close()
+        return self.client(version, timeout_sec)
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables with which a docker command finds it, whatever context is chosen."""
+        variables = {"DOCKER_HOST": self.url, "DOCKER_TLS": "", "DOCKER_TLS_VERIFY": "", "DOCKER_CERT_PATH": ""}
+        if self.tls_dir is not None:
+            variables |= {"DOCKER_TLS_VERIFY": "1", "DOCKER_CERT_PATH": str(self.tls_dir)}
+        return {**os.environ, **variables}
+
+    def _tls_file(self, name: str) -> str | None:
+        path = self.tls_dir and self.tls_dir / name
+        return str(path) if path and path.exists() else None
 
 
 def find_address() -> Address:
     """Return the daemon that the docker command would use here."""
-    url = os.environ.get("DOCKER_HOST") or _context_host() or f"unix://{_usual_socket()}"
-    if not url.startswith(("unix://", "tcp://")):
+    if url := os.environ.get("DOCKER_HOST"):
+        return _checked(Address(url) if url.startswith("unix://") else _with_tls_from_environment(url), "DOCKER_HOST")
+    if name := _context_name():
+        return _checked(_context(name), f"docker context {name}")
+    return Address(f"unix://{_usual_socket()}")
+
+
+def _with_tls_from_environment(url: str) -> Address:
+    if not os.environ.get("DOCKER_TLS_VERIFY"):
+        if os.environ.get("DOCKER_TLS"):
+            raise _unverified("DOCKER_TLS is set without DOCKER_TLS_VERIFY")
+        return Address(url)
+    directory = Path(os.environ.get("DOCKER_CERT_PATH") or _config_home())
+    if not (directory / "ca.pem").is_file():
         raise SandboxError(
-            f"the Docker daemon at {url} cannot be used: only unix:// and tcp:// addresses can",
-            advice="forward its socket and set DOCKER_HOST=unix://PATH",
+            f"DOCKER_TLS_VERIFY is set, and there is no {directory}/ca.pem",
+            advice="set DOCKER_CERT_PATH to the directory with ca.pem, cert.pem and key.pem",
             retryable=False,
         )
-    if url.startswith("unix://") or not os.environ.get("DOCKER_TLS_VERIFY"):
-        return Address(url)
-    return Address(url, Path(os.environ.get("DOCKER_CERT_PATH") or Path.home() / ".docker"))
+    return Address(url, directory)
+
+
+def _unverified(what: str) -> SandboxError:
+    return SandboxError(
+        f"{what}: a Docker daemon whose certificate is not checked cannot be used",
+        advice="give the certificate of its authority as ca.pem",
+        retryable=False,
+    )
+
+
+def _checked(address: Address, source: str) -> Address:
+    """Refuse what no connection can be made to."""
+    if address.url.startswith("ssh://"):
+        raise SandboxError(
+            f"{source} is {address.url}: a Docker daemon cannot be used through ssh:// as it is",
+            advice=f"forward its socket with `ssh -nNT -L /tmp/docker.sock:/var/run/docker.sock {address.url[6:]}` "
+            "and set DOCKER_HOST=unix:///tmp/docker.sock",
+            retryable=False,
+        )
+    try:
+        good = address.url.startswith("tcp://") and bool(urlsplit(address.url).hostname)
+        good = good and urlsplit(address.url).port != 0
+    except ValueError:
+        good = False
+    if not good and not address.url.startswith("unix:///"):
+        raise SandboxError(
+            f"{source} is {address.url!r}, which is no address of a Docker daemon",
+            advice="give unix:///PATH or tcp://HOST:PORT",
+            retryable=False,
+        )
+    return address
 
 
 def daemon_answers(timeout_sec: float = 2.0) -> bool:
@@ -98,15 +179,37 @@ def _usual_socket() -> str:
     return rootless if not os.path.exists(_DEFAULT) and os.path.exists(rootless) else _DEFAULT
 
 
-def _context_host() -> str | None:
-    """Return the endpoint of the context chosen with `docker context use`, None for the default one."""
-    home = Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker")
-    try:
-        name = os.environ.get("DOCKER_CONTEXT") or json.loads((home / "config.json").read_text()).get("currentContext")
-        for file in (home / "contexts" / "meta").glob("*/meta.json") if name else ():
+def _config_home() -> Path:
+    return Path(os.environ.get("DOCKER_CONFIG") or Path.home() / ".docker")
+
+
+def _context_name() -> str | None:
+    """Return the context chosen with DOCKER_CONTEXT or `docker context use`, None for the default one."""
+    name = os.environ.get("DOCKER_CONTEXT")
+    if not name:
+        try:
+            name = json.loads((_config_home() / "config.json").read_text()).get("currentContext")
+        except (OSError, ValueError, AttributeError):
+            return None
+    return None if not name or name == "default" else str(name)
+
+
+def _context(name: str) -> Address:
+    """Return the endpoint of a context, with its certificates."""
+    top = _config_home() / "contexts"
+    for file in (top / "meta").glob("*/meta.json"):
+        try:
             meta = json.loads(file.read_text())
-            if meta.get("Name") == name:
-                return str(meta["Endpoints"]["docker"]["Host"])
-    except (OSError, ValueError, KeyError, AttributeError, TypeError):
-        return None
-    return None
+            if meta["Name"] == name:
+                endpoint = meta["Endpoints"]["docker"]
+                tls_dir = top / "tls" / file.parent.name / "docker"
+                if endpoint.get("SkipTLSVerify"):
+                    raise _unverified(f"docker context {name} skips the verification")
+                return Address(str(endpoint["Host"]), tls_dir if tls_dir.is_dir() else None)
+        except (OSError, ValueError, KeyError, AttributeError, TypeError):
+            continue
+    raise SandboxError(
+        f"docker context {name} is chosen, and there is none of that name that can be read in {top}",
+        advice="see `docker context ls`, change it with `docker context use`, or set DOCKER_HOST",
+        retryable=False,
+    )

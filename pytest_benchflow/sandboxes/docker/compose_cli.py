@@ -31,7 +31,7 @@ class ComposeCli:
     ) -> None:
         self._words = ["docker", "compose", "--project-name", project, "--project-directory", str(directory)]
         self._words += [word for file in files for word in ("--file", str(file))]
-        self._env = {**os.environ, **variables, "DOCKER_HOST": address.url, "COMPOSE_ANSI": "never"}
+        self._env = {**address.environment(), **variables, "COMPOSE_ANSI": "never"}
 
     async def run(self, *words: str, timeout_sec: float) -> str:
         """Return the output of a command; ComposeFailed if it fails, TimeoutError if it is too slow."""

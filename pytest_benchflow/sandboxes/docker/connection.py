@@ -15,7 +15,9 @@ from urllib.parse import urlencode
 
 from .address import Address
 from .engine import EngineError, Unreachable
+from .tls import TlsWriter, open_tls
 
+Writer = asyncio.StreamWriter | TlsWriter
 _LIMIT = 1 << 18
 _HEAD_TIMEOUT_SEC = 180.0
 _CONNECT_TIMEOUT_SEC = 20.0
@@ -24,7 +26,7 @@ _CONNECT_TIMEOUT_SEC = 20.0
 class Connection:
     """An open connection, after the head of the daemon's answer."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chunked: bool) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: Writer, chunked: bool) -> None:
         self.reader = reader
         self._writer = writer
         self._chunked = chunked
@@ -42,8 +44,7 @@ class Connection:
         """Close the sending half; idempotent."""
         if not self._ended and not self._writer.is_closing():
             self._ended = True
-            if self._writer.can_write_eof():
-                self._writer.write_eof()
+            self._writer.write_eof()
 
     async def lines(self) -> AsyncIterator[bytes]:
         """Yield the lines of a long answer as they come."""
@@ -104,20 +105,22 @@ async def open_connection(
         raise
 
 
-async def _connect(address: Address) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _connect(address: Address) -> tuple[asyncio.StreamReader, Writer]:
     if address.is_local:
         return await asyncio.open_unix_connection(address.socket_path, limit=_LIMIT)
     host, port = address.host_and_port
-    return await asyncio.open_connection(host, port, ssl=address.ssl_context(), limit=_LIMIT)
+    if context := address.ssl_context():
+        return await open_tls(host, port, context, limit=_LIMIT)
+    return await asyncio.open_connection(host, port, limit=_LIMIT)
 
 
-async def _send(file: BinaryIO, writer: asyncio.StreamWriter) -> None:
+async def _send(file: BinaryIO, writer: Writer) -> None:
     while data := file.read(_LIMIT):
         writer.write(data)
         await writer.drain()
 
 
-async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Connection:
+async def _answer(reader: asyncio.StreamReader, writer: Writer) -> Connection:
     head = await reader.readuntil(b"\r\n\r\n")
     first, *rest = head.decode("latin-1").split("\r\n")
     fields = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in rest)}

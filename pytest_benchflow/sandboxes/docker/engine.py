@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _THREADS = 32
+_PLAIN_TO_TLS = "Client sent an HTTP request to an HTTPS server"
 _PROBE_TIMEOUT_SEC = 20.0
 #: No single answer takes longer on a loaded machine; builds and pulls, which may, do not wait here.
 CALL_TIMEOUT_SEC = 180
@@ -35,10 +36,17 @@ class Unreachable(SandboxError):
     """No daemon answers."""
 
     def __init__(self, address: Address, why: str) -> None:
-        super().__init__(
-            f"no Docker daemon answers at {address.url} ({why})",
-            advice="start it, set DOCKER_HOST, or use --bf-sandbox local",
-        )
+        super().__init__(f"no Docker daemon answers at {address.url} ({why})", advice=_advice(address, why))
+
+
+def _advice(address: Address, why: str) -> str:
+    if _PLAIN_TO_TLS in why:
+        return "set DOCKER_TLS_VERIFY=1, and DOCKER_CERT_PATH to the directory with ca.pem, cert.pem and key.pem"
+    if address.tls_dir is not None and "SSL" in why:
+        return f"check the certificates in {address.tls_dir}"
+    if "Permission denied" in why:
+        return "join the group that owns the socket, set DOCKER_HOST, or use --bf-sandbox local"
+    return "start it, set DOCKER_HOST, or use --bf-sandbox local"
 
 
 class Engine:
@@ -91,6 +99,8 @@ class Engine:
             return work(self._client())
         except APIError as error:
             text = str(error.explanation or error).strip()
+            if _PLAIN_TO_TLS in text:
+                raise Unreachable(self.address, _PLAIN_TO_TLS) from None
             raise EngineError(error.response.status_code if error.response is not None else 500, text) from None
         except requests.exceptions.Timeout:
             raise SandboxError(f"the Docker daemon gave no answer within {CALL_TIMEOUT_SEC} s") from None
@@ -100,16 +110,7 @@ class Engine:
     def _client(self) -> docker.APIClient:
         client: docker.APIClient | None = getattr(self._own, "client", None)
         if client is None:
-            import docker
-            from docker.tls import TLSConfig
-
-            tls_dir = self.address.tls_dir
-            tls = tls_dir and TLSConfig(
-                client_cert=(str(tls_dir / "cert.pem"), str(tls_dir / "key.pem")), ca_cert=str(tls_dir / "ca.pem")
-            )
-            client = docker.APIClient(
-                base_url=self.address.url, version=self._version or "auto", timeout=CALL_TIMEOUT_SEC, tls=tls or False
-            )
+            client = self.address.client(self._version, CALL_TIMEOUT_SEC)
             self._version = client.api_version
             self._own.client = client
             self._clients.append(client)

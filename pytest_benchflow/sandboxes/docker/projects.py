@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .address import Address
+from .address import Address, find_address
 
 if TYPE_CHECKING:
     import docker
@@ -81,9 +81,9 @@ class Watcher:
 
     def _start(self) -> None:
         if self._process is None:
-            tls = [str(self._address.tls_dir)] if self._address.tls_dir else []
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, self._address.url, *tls],
+                [sys.executable, "-m", __name__],
+                env=self._address.environment(),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -112,18 +112,15 @@ def _read_until_end(lines: Iterable[str]) -> dict[str, str]:
     return projects
 
 
-def _main(url: str, tls_dir: str | None = None) -> None:
+def _main() -> None:
     left = _read_until_end(sys.stdin)
     if not left:
         return
     for directory in left.values():
         shutil.rmtree(directory, ignore_errors=True)
-    import docker
     from docker.errors import DockerException
-    from docker.tls import TLSConfig
 
-    tls = tls_dir and TLSConfig(client_cert=(f"{tls_dir}/cert.pem", f"{tls_dir}/key.pem"), ca_cert=f"{tls_dir}/ca.pem")
-    client = docker.APIClient(base_url=url, version="auto", tls=tls or False)
+    client = find_address().client()
     quiet = 0
     for _ in range(30):
         found = 0
@@ -139,4 +136,4 @@ def _main(url: str, tls_dir: str | None = None) -> None:
 
 
 if __name__ == "__main__":
-    _main(*sys.argv[1:])
+    _main()
