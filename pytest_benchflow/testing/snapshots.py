@@ -27,7 +27,7 @@ chmod 4711 '/app/odd  name'
 chmod 1777 /app/empty
 truncate -s 4M /app/holes
 echo more >>/etc/passwd
-rm /etc/group
+rm /etc/issue
 rm -rf /etc/skel
 mkdir /etc/skel
 echo mine >/etc/skel/new
@@ -42,7 +42,7 @@ stat -c '%Y' deep/er /etc/passwd
 cat deep/second link
 tail -n 1 /etc/passwd
 ls -A /etc/skel
-[ -e /etc/group ] || echo gone
+[ -e /etc/issue ] || echo gone
 """
 
 

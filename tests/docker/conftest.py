@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -29,6 +30,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BF_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "bf-cache"))
+
+
+@pytest.fixture(scope="session")
+def is_podman() -> bool:
+    """Say whether the daemon that answers is Podman's."""
+    import docker
+
+    with contextlib.closing(docker.from_env(version="auto").api) as client:
+        return "BuildahVersion" in client.info()
 
 
 @pytest.fixture
@@ -71,7 +81,7 @@ def context(tmp_path: Path) -> Iterator[Callable[..., Path]]:
         return directory
 
     yield write
-    client = docker.APIClient(version="auto")
+    client = docker.from_env(version="auto").api
     for tag in made | ({tag_of(directory)} if (directory / "Dockerfile").exists() else set()):
         if client.images(name=tag):
             client.remove_image(tag, force=True)

@@ -15,7 +15,7 @@ class TestDockerSandbox(SandboxConformance):
     spec = SandboxSpec(name="conformance", docker_image="debian:bookworm-slim")
 
     async def forget(self, mount: Mount) -> None:
-        client = docker.APIClient(version="auto")
+        client = docker.from_env(version="auto").api
         try:
             client.remove_volume(volume_name(mount))
         except NotFound:

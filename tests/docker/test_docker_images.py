@@ -110,7 +110,7 @@ async def test_docker_image_alone_gets_the_environment_files(start: Start, conte
 async def test_changed_base_image_is_noticed(context: Context) -> None:
     import docker
 
-    client = docker.APIClient(version="auto")
+    client = docker.from_env(version="auto").api
     base = f"bf-test/base-{os.getpid()}:1"
     directory = context(f"FROM {base}\nRUN date +%s%N >/when\n")
     try:
@@ -148,11 +148,13 @@ async def test_failed_build_is_not_tried_again_in_the_same_run(start: Start, con
     assert time.monotonic() - began < 1
 
 
-async def test_build_that_is_too_slow_ends_in_the_engine_too(start: Start, context: Context, tmp_path: Path) -> None:
+async def test_build_that_is_too_slow_ends_in_the_engine_too(start: Start, context: Context, is_podman: bool) -> None:
     mark = f"bf-slow-{os.getpid()}"
-    directory = context(f"FROM debian:bookworm-slim\nRUN bash -c 'exec -a {mark} sleep 600'\n")
+    directory = context(f"FROM debian:bookworm-slim\nRUN bash -c 'exec -a {mark} sleep 30'\n")
     with pytest.raises(BuildError, match=r"Dockerfile:2: .* took longer than 2 s; raise build_timeout_sec"):
         await start(environment_dir=directory, build_timeout_sec=2)
+    if is_podman:
+        pytest.skip("Podman ends a build only after the step that it is at")
     for _ in range(100):
         if not any(mark.encode() in _words(path) for path in Path("/proc").glob("[0-9]*/cmdline")):
             break

@@ -27,7 +27,7 @@ SPEC = SandboxSpec("test", docker_image="debian:bookworm-slim")
 def inspect(name: str) -> dict[str, Any]:
     import docker
 
-    client = docker.APIClient(version="auto")
+    client = docker.from_env(version="auto").api
     try:
         found: dict[str, Any] = client.inspect_container(name)
         return found

@@ -49,7 +49,8 @@ async def test_variables_of_the_sandbox_are_not_in_the_image(start: Callable[...
     facts = docker("image", "inspect", image.ref) + docker("history", "--no-trunc", image.ref)
     assert "hunter" not in facts
     own, kept = (json.loads(docker("image", "inspect", name))[0]["Config"]["Env"] for name in (IMAGE, image.ref))
-    assert own == kept
+    # Podman adds variables of its own.
+    assert not {line.partition("=")[0] for line in set(kept) ^ set(own)} & {*env, "OTHER_KEY"}
     await sandbox.restore(image)
     assert (await sandbox.exec("echo $SECRET_KEY $PATH")).stdout == "hunter2 /mine:/bin\n"
 

@@ -20,9 +20,12 @@ from pytest_benchflow.sandboxes import Limits, SandboxSpec
 from pytest_benchflow.sandboxes.docker import daemon_answers
 from pytest_benchflow.sandboxes.docker.address import Address, find_address
 from pytest_benchflow.sandboxes.docker.answer import Answer
+from pytest_benchflow.sandboxes.docker.build_log import BuildLog
 from pytest_benchflow.sandboxes.docker.compose_files import override_file, unique_things
 from pytest_benchflow.sandboxes.docker.context import BuildContext
+from pytest_benchflow.sandboxes.docker.execs import refusal
 from pytest_benchflow.sandboxes.docker.frames import CAPTURE_BYTES, STDERR, STDOUT, Capture
+from pytest_benchflow.sandboxes.docker.images import short_name
 from pytest_benchflow.sandboxes.docker.labels import is_orphan, make_labels
 from pytest_benchflow.sandboxes.docker.leftovers import list_leftovers
 from pytest_benchflow.sandboxes.docker.pipe import Reader
@@ -308,6 +311,105 @@ def test_which_dockerfiles_need_buildkit(tmp_path: Path, dockerfile: str, needs:
 )
 def test_base_of_the_last_stage(tmp_path: Path, dockerfile: str, base: str | None) -> None:
     assert context(tmp_path, dockerfile).base == base
+
+
+@pytest.mark.parametrize(
+    ("listed", "name"),
+    [
+        ("pytest-benchflow:1", "pytest-benchflow:1"),
+        ("localhost/pytest-benchflow:1", "pytest-benchflow:1"),
+        ("hub.test/library/pytest-benchflow:1", "pytest-benchflow:1"),
+        ("hub.test/me/pytest-benchflow:1", "hub.test/me/pytest-benchflow:1"),
+    ],
+)
+def test_name_of_an_image_that_podman_lists(listed: str, name: str) -> None:
+    assert short_name(listed) == name
+
+
+def test_line_of_a_step_within_a_stage(tmp_path: Path) -> None:
+    made = context(tmp_path, "ARG A\nFROM a AS one\nRUN x\n\nfrom b\nRUN y \\\n z\nRUN w\n")
+    assert [made.line_of(step, stage=1) for step in (1, 2)] == [2, 3]
+    assert [made.line_of(step, stage=2) for step in (1, 2, 3, 4)] == [5, 6, 8, 1]
+    assert made.line_of(1, stage=3) == 1
+
+
+STAGES = "ARG V\nFROM a AS one\nRUN x\nFROM b\nRUN echo to see; exit 7\nCOPY none /x\nRUNN y\n"
+
+
+@pytest.mark.parametrize(
+    ("messages", "said"),
+    [
+        (
+            [
+                {"stream": "Step 5/7 : RUN echo to see; exit 7\n"},
+                {"stream": "\x1b[91mto see\n\x1b[0m"},
+                {"stream": " ---> Running in 1234\n"},
+                {"error": "The command '/bin/sh -c echo to see; exit 7' returned a non-zero code: 7"},
+            ],
+            "env/Dockerfile:5: RUN echo to see; exit 7: exit status 7\n    to see",
+        ),
+        (
+            [
+                {"stream": "[2/2] STEP 1/4: FROM b\n"},
+                {"stream": "[2/2] STEP 2/4: RUN echo to see; exit 7\n"},
+                {"stream": "to see\n"},
+                {"error": 'building at STEP "RUN echo to see; exit 7": while running runtime: exit status 7\n'},
+            ],
+            "env/Dockerfile:5: RUN echo to see; exit 7: exit status 7\n    to see",
+        ),
+        (
+            [
+                {"stream": "[2/2] STEP 3/4: COPY none /x\n--> 325144ec691\n"},
+                {"error": 'building at STEP "COPY none /x": checking on sources: "/none": no such file or directory\n'},
+            ],
+            'env/Dockerfile:6: COPY none /x: checking on sources: "/none": no such file or directory',
+        ),
+        (
+            [
+                {"stream": "[2/2] STEP 4/4: RUNN y\n"},
+                {"stream": 'time="now" level=error msg="+(UNHANDLED LOGLEVEL) &imagebuilder.Step{Env:[]string{}}"\n'},
+                {"error": 'building at STEP "RUNN ": Build error: Unknown instruction: "RUNN" &imagebuilder.Step{A}'},
+            ],
+            'env/Dockerfile:7: RUNN y: Unknown instruction: "RUNN"',
+        ),
+        (
+            [{"error": "dockerfile parse error line 7: unknown instruction: RUNN"}],
+            "env/Dockerfile:7: unknown instruction: RUNN",
+        ),
+        (
+            [
+                {"stream": "STEP 1/3: FROM a\n"},
+                {"stream": "Trying to pull a...\n"},
+                {"error": "creating build container: initializing source docker://a: connection refused\n"},
+            ],
+            "env/Dockerfile:2: FROM a: creating build container: initializing source docker://a: connection refused\n"
+            "    Trying to pull a...",
+        ),
+    ],
+    ids=["docker", "podman", "podman-copy", "podman-unknown", "docker-parse", "podman-pull"],
+)
+def test_builders_are_understood(tmp_path: Path, messages: list[dict[str, str]], said: str) -> None:
+    (tmp_path / "env").mkdir()
+    log = BuildLog(context(tmp_path / "env", STAGES))
+    *before, last = messages
+    assert [log.read(json.dumps(message).encode()) for message in before] == [None] * len(before)
+    reason = log.read(json.dumps(last).encode())
+    assert reason
+    assert log.explain(reason) == said
+
+
+@pytest.mark.parametrize(
+    ("output", "reason"),
+    [
+        ("an output: no", None),
+        ('OCI runtime exec failed: exec failed: exec: "x": not found: unknown', 'exec: "x": not found'),
+        ("unable to find user x: no matching entries", "unable to find user x: no matching entries"),
+        ('Error: runc: exec failed: exec: "x": not found: OCI runtime was sad\nError: read', 'exec: "x": not found'),
+        ("Error: crun: executable file `x` not found: No such file", "executable file `x` not found: No such file"),
+    ],
+)
+def test_engines_that_could_not_start_a_program_are_understood(output: str, reason: str | None) -> None:
+    assert refusal(output.encode()) == reason
 
 
 def test_line_of_a_step_skips_comments_and_continuations(tmp_path: Path) -> None:

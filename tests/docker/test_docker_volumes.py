@@ -22,16 +22,15 @@ Start = Callable[..., "asyncio.Future[Sandbox]"]
 TARGET = "/opt/bundle"
 SHOW = f"cat {TARGET}/a {TARGET}/b {TARGET}/sub/c"
 KILLED_RUNNER = """
-import asyncio, sys, time
+import asyncio, sys, tarfile, time
 from pathlib import Path
 from pytest_benchflow.sandboxes import Mount, SandboxSpec, archive
 from pytest_benchflow.sandboxes.docker import DockerBackend
 
-whole = archive.pack_dir
-
 def half(source, stream, **options):
-    whole(source, stream, keep=lambda name: name == "a")
-    stream.write(bytes(1 << 20))
+    begun = tarfile.TarInfo("a")
+    begun.size = 1 << 30
+    stream.write(begun.tobuf() + bytes(1 << 20))
     stream.flush()
     print("half", flush=True)
     time.sleep(600)

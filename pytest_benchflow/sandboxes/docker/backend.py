@@ -65,7 +65,8 @@ class DockerBackend:
         self._engine = engine
         found = _facts(facts, names)
         self._has_gpus = found.has_gpus
-        images = Images(engine, builds=self._builds, network=None if found.has_bridge else "host")
+        network_of_builds = None if found.has_bridge else "host"
+        images = Images(engine, builds=self._builds, network=network_of_builds, is_podman=found.is_podman)
         self._starter = Starter(engine, images, found, run=uuid.uuid4().hex[:12], network=network)
         self._watcher = Watcher(engine.address)
         self._compose = ComposeStarter(self._starter, self._watcher)
@@ -118,4 +119,5 @@ def _facts(info: dict[str, Any], networks: set[str]) -> EngineFacts:
         cpus=int(info.get("NCPU") or os.cpu_count() or 1),
         has_gpus="nvidia" in (info.get("Runtimes") or {}),
         has_bridge=bool({"bridge", "podman"} & networks),
+        is_podman="BuildahVersion" in info,
     )

@@ -73,19 +73,29 @@ class BuildContext:
         kept = self._names()
         archive.pack_dir(self.directory, stream, keep=lambda name: kept is None or name in kept)
 
-    def line_of(self, step: int) -> int:
-        """Return the line of the n-th instruction."""
+    def line_of(self, step: int, stage: int | None = None) -> int:
+        """Return the line of the n-th instruction, of the whole file or of its n-th stage."""
+        lines, first = self._instructions, 0
+        if stage is not None:
+            stages = [index for index, (_, word) in enumerate(lines) if word == "FROM"]
+            first = stages[stage - 1] if stage <= len(stages) else len(lines)
+        index = first + step - 1
+        return lines[index][0] if index < len(lines) else 1
+
+    @cached_property
+    def _instructions(self) -> list[tuple[int, str]]:
+        """The line and the word of every instruction."""
         escape = "`" if _ESCAPE.search(self.dockerfile) else "\\"
-        count, continued = 0, False
+        found: list[tuple[int, str]] = []
+        continued = False
         for number, line in enumerate(self.dockerfile.splitlines(), 1):
             text = line.strip()
             if not text or text.startswith("#"):
                 continue
-            count += not continued
-            if count == step:
-                return number
+            if not continued:
+                found.append((number, text.split()[0].upper()))
             continued = text.endswith(escape)
-        return 1
+        return found
 
     def _entries(self) -> Iterator[tuple[str, str]]:
         kept = self._names()

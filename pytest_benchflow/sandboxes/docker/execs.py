@@ -13,8 +13,10 @@ from .connection import Connection, open_connection
 from .engine import Engine, EngineError
 from .frames import frames
 
-#: How the engine tells in a program's stead that it could not start it, and the status it then gives.
-_REFUSAL = re.compile(rb"^(OCI runtime exec failed: (exec failed: )?|unable to find (user|group) )")
+#: How Docker and Podman tell in a program's stead that they could not start it, and the status they then give.
+_REFUSAL = re.compile(
+    r"^(?:OCI runtime exec failed: |Error: (?:runc|crun): )(?:exec failed: )?|^(?=unable to find (?:user|group) )"
+)
 NEVER_STARTED = (126, 127)
 KILLED = 137
 _GONE = (404, 409)
@@ -101,12 +103,14 @@ class Execs:
     def _gone(self, error: EngineError) -> SandboxError:
         if error.status in _GONE:
             return SandboxError(f"sandbox {self._name} is gone: its container has ended")
+        if reason := refusal(error.reason.encode()):
+            return SandboxError(f"sandbox {self._name}: {reason}", retryable=False)
         return error
 
 
 def refusal(output: bytes) -> str | None:
     """Return why the engine could not start a program, if that is what the output says."""
-    if not _REFUSAL.match(output):
+    first = output.decode(errors="replace").strip().partition("\n")[0]
+    if not _REFUSAL.match(first):
         return None
-    text = output.decode(errors="replace").strip().removesuffix(": unknown")
-    return text.removeprefix("OCI runtime exec failed: exec failed: ")
+    return _REFUSAL.sub("", first).removesuffix(": unknown").partition(": OCI ")[0]

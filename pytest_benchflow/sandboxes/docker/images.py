@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -26,15 +28,19 @@ BASE_IMAGE = "debian:bookworm-slim"
 COMPOSE_FILES = ("docker-compose.yaml", "docker-compose.yml")
 _DIGEST_LENGTH = 24
 _PULL_ATTEMPTS = 3
+_PODMAN_PREFIX = re.compile(r"^(localhost|[^/]+\.[^/]+/library)/")
 
 
 class Images:
     """Knows the images of one engine; each is looked at once per process."""
 
-    def __init__(self, engine: Engine, *, builds: int | None = None, network: str | None = None) -> None:
+    def __init__(
+        self, engine: Engine, *, builds: int | None = None, network: str | None = None, is_podman: bool = False
+    ) -> None:
         self._engine = engine
         self._slots = [f"build-slot-{n}" for n in range(builds or max(2, os.cpu_count() or 2))]
         self.network = network
+        self._is_podman = is_podman
         self._locks: dict[str, asyncio.Lock] = {}
         self._known: dict[str, ImageFacts] = {}
         self._failed: dict[str, BuildError] = {}
@@ -101,7 +107,14 @@ class Images:
     async def _built(self, directory: Path, spec: SandboxSpec) -> ImageFacts:
         context = BuildContext(directory)
         tag = await self.tag_for(context, {})
-        build = Build(self._engine, context, tag=tag, labels={IMAGE_LABEL: tag}, network=self.network)
+        build = Build(
+            self._engine,
+            context,
+            tag=tag,
+            labels={IMAGE_LABEL: tag},
+            network=self.network,
+            is_podman=self._is_podman,
+        )
         return await self.ensure(
             tag,
             lambda: build.run(timeout_sec=spec.build_timeout_sec, fresh=spec.force_build),
@@ -145,7 +158,8 @@ class Images:
             async with asyncio.timeout(timeout_sec):
                 for attempt in range(1, _PULL_ATTEMPTS + 1):
                     try:
-                        await self._engine.call(lambda client: client.pull(repository, tag=tag or "latest"))
+                        said = await self._engine.call(lambda client: client.pull(repository, tag=tag or "latest"))
+                        _check_pull(said)
                     except SandboxError as error:
                         hopeless = isinstance(error, EngineError) and error.status in (400, 401, 403, 404)
                         if hopeless or attempt == _PULL_ATTEMPTS:
@@ -177,6 +191,19 @@ class Images:
                 return None
             raise
         return found
+
+
+def _check_pull(said: str) -> None:
+    """Raise EngineError if an answer that began well ended with an error."""
+    for line in said.splitlines():
+        message = json.loads(line) if line.startswith("{") else {}
+        if reason := message.get("error"):
+            raise EngineError(200, str(reason).strip())
+
+
+def short_name(reference: str) -> str:
+    """Return an image's name as Docker has it: Podman lists it with a registry."""
+    return _PODMAN_PREFIX.sub("", reference)
 
 
 def is_compose(directory: Path) -> bool:

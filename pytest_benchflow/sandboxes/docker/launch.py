@@ -23,16 +23,17 @@ async def launch(
 ) -> Container:
     """Start a container and return it once PID 1 answers."""
     await engine.finish(lambda client: client.create_container_from_config(config, container_name))  # type: ignore[no-untyped-call]
-    channel = await attach(engine, container_name, name)
     try:
-        await engine.finish(lambda client: client.start(container_name))
-        await channel.open(lease_sec)
+        # Podman prepares a program when somebody attaches to it, and so may refuse it here already.
+        channel = await attach(engine, container_name, name)
+        try:
+            await engine.finish(lambda client: client.start(container_name))
+            await channel.open(lease_sec)
+        except BaseException:
+            channel.close()
+            raise
     except EngineError as error:
-        channel.close()
         raise _not_started(error, config, name) from None
-    except BaseException:
-        channel.close()
-        raise
     return Container(engine, container_name, name, channel)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from .address import find_address
 from .engine import Engine
+from .images import short_name
 from .labels import CREATED, KEPT_PREFIX, OWNER_PID, ROLLOUT, RUN, is_orphan
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def _objects(client: docker.APIClient) -> Iterator[Leftover]:
     for volume in client.volumes(filters={"label": RUN})["Volumes"] or []:
         yield _leftover("volume", volume["Name"], volume["Name"], volume["Labels"])
     for image in client.images(filters={"label": RUN}):
-        name = next(iter(image["RepoTags"] or ()), image["Id"])
+        name = short_name(next(iter(image["RepoTags"] or ()), image["Id"]))
         yield _leftover("image", image["Id"], name, image["Labels"])
 
 

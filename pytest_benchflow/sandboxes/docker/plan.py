@@ -28,6 +28,7 @@ class EngineFacts:
     cpus: int
     has_gpus: bool
     has_bridge: bool
+    is_podman: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from pytest_benchflow.sandboxes.leftovers import Trace
 
 from .address import find_address
 from .engine import Engine
-from .images import IMAGE_LABEL, REPOSITORY
+from .images import IMAGE_LABEL, REPOSITORY, short_name
 from .leftovers import Leftover, list_leftovers, remove_these
 from .volumes import VOLUME_LABEL
 
@@ -98,12 +98,13 @@ def _images(client: docker.APIClient, oldest: float) -> list[Trace]:
     traces = []
     for image_id, image in found.items():
         built = _last_tagged(client, image_id) or float(image["Created"])
-        ours = [tag for tag in image["RepoTags"] or () if tag.startswith(f"{REPOSITORY}:")]
+        ours = [tag for tag in image["RepoTags"] or () if short_name(tag).startswith(f"{REPOSITORY}:")]
         # One that others have named too is theirs; one without any name was replaced by a newer build.
         named = [tag for tag in image["RepoTags"] or () if tag != "<none>:<none>"]
         size = f"{image['Size'] / 1e6:.0f} MB"
         if built <= oldest:
-            traces += [Trace("image", name, name, size, built, True) for name in ours or ([] if named else [image_id])]
+            names = ours or ([] if named else [image_id])
+            traces += [Trace("image", name, short_name(name), size, built, True) for name in names]
     return sorted(traces, key=lambda trace: trace.created)
 
 
