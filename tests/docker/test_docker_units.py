@@ -20,8 +20,9 @@ from pytest_benchflow.sandboxes import Limits, SandboxSpec
 from pytest_benchflow.sandboxes.docker import daemon_answers
 from pytest_benchflow.sandboxes.docker.address import Address, find_address
 from pytest_benchflow.sandboxes.docker.answer import Answer
+from pytest_benchflow.sandboxes.docker.backend import engine_facts
 from pytest_benchflow.sandboxes.docker.build_log import BuildLog
-from pytest_benchflow.sandboxes.docker.compose_files import override_file, unique_things
+from pytest_benchflow.sandboxes.docker.compose_files import explain, override_file, unique_things
 from pytest_benchflow.sandboxes.docker.context import BuildContext
 from pytest_benchflow.sandboxes.docker.execs import refusal
 from pytest_benchflow.sandboxes.docker.frames import CAPTURE_BYTES, STDERR, STDOUT, Capture
@@ -29,7 +30,13 @@ from pytest_benchflow.sandboxes.docker.images import short_name
 from pytest_benchflow.sandboxes.docker.labels import is_orphan, make_labels
 from pytest_benchflow.sandboxes.docker.leftovers import list_leftovers
 from pytest_benchflow.sandboxes.docker.pipe import Reader
-from pytest_benchflow.sandboxes.docker.plan import EngineFacts, ImageFacts, container_config, working_directory
+from pytest_benchflow.sandboxes.docker.plan import (
+    EngineFacts,
+    ImageFacts,
+    container_config,
+    notes_for,
+    working_directory,
+)
 from pytest_benchflow.sandboxes.docker.quoting import can_export, quote
 
 ENGINE = EngineFacts(cpus=4, has_gpus=False, has_bridge=True)
@@ -298,6 +305,11 @@ def test_which_dockerfiles_need_buildkit(tmp_path: Path, dockerfile: str, needs:
     assert context(tmp_path, dockerfile).needs_buildkit is needs
 
 
+def test_line_that_needs_buildkit(tmp_path: Path) -> None:
+    made = context(tmp_path, "FROM a\nRUN x\n\n\nRUN --mount=type=cache,target=/c y\nRUN <<EOF\nz\nEOF\n")
+    assert made.buildkit_line == 5
+
+
 @pytest.mark.parametrize(
     ("dockerfile", "base"),
     [
@@ -380,10 +392,10 @@ STAGES = "ARG V\nFROM a AS one\nRUN x\nFROM b\nRUN echo to see; exit 7\nCOPY non
             [
                 {"stream": "STEP 1/3: FROM a\n"},
                 {"stream": "Trying to pull a...\n"},
-                {"error": "creating build container: initializing source docker://a: connection refused\n"},
+                {"error": "creating build container: initializing source: connection refused\n"},
             ],
-            "env/Dockerfile:2: FROM a: creating build container: initializing source docker://a: connection refused\n"
-            "    Trying to pull a...",
+            "env/Dockerfile:2: FROM a: the image cannot be pulled: creating build container: "
+            "initializing source: connection refused\n    Trying to pull a...",
         ),
     ],
     ids=["docker", "podman", "podman-copy", "podman-unknown", "docker-parse", "podman-pull"],
@@ -396,6 +408,39 @@ def test_builders_are_understood(tmp_path: Path, messages: list[dict[str, str]],
     reason = log.read(json.dumps(last).encode())
     assert reason
     assert log.explain(reason) == said
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (
+            [
+                "#1 [internal] load remote build context",
+                "#1 DONE 0.0s",
+                "#2 [2/2] RUN --mount=type=cache,target=/c false",
+                "Dockerfile:5",
+                'ERROR: failed to solve: process "/bin/sh -c false" did not complete successfully: exit code: 1',
+            ],
+            'env/Dockerfile:5: process "/bin/sh -c false" did not complete successfully: exit code: 1\n'
+            "    #2 [2/2] RUN --mount=type=cache,target=/c false\n    Dockerfile:5",
+        ),
+        (
+            [
+                "#2 copy /context /",
+                "failed to solve with frontend dockerfile.v0: failed to create LLB definition: "
+                "dockerfile parse error line 7: unknown instruction: RUNN",
+            ],
+            "env/Dockerfile:7: unknown instruction: RUNN",
+        ),
+    ],
+    ids=["buildx", "older"],
+)
+def test_buildkit_is_understood(tmp_path: Path, lines: list[str], said: str) -> None:
+    (tmp_path / "env").mkdir()
+    log = BuildLog(context(tmp_path / "env", STAGES))
+    for line in lines:
+        log.read_plain(line)
+    assert log.explain(log.buildkit_error() or "") == said
 
 
 @pytest.mark.parametrize(
@@ -449,6 +494,47 @@ def test_things_that_exist_only_once() -> None:
         "subnet-10.9.0.0/24",
         "volumes-all",
     ]
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        (
+            " Network p-1_default  Creating\n Container p-1-web-1  Started\n Container p-1-web-1  Waiting\n"
+            "container p-1-web-1 is unhealthy\nweb-1  | broken inside\n",
+            "f: not up: service web is unhealthy\n    web-1  | broken inside",
+        ),
+        (
+            " Container p-1-my-db-1  Starting\nError response from daemon: failed on endpoint p-1-my-db-1 (1f): "
+            "listen tcp4 0.0.0.0:80: bind: address already in use\n",
+            "f: not up: failed on endpoint service my-db (1f): listen tcp4 0.0.0.0:80: bind: address already in use"
+            "; free it, or let Docker choose one",
+        ),
+        ("", "f: not up: no reason given"),
+    ],
+    ids=["unhealthy", "port", "silent"],
+)
+def test_reason_of_compose_is_told_without_its_progress(output: str, said: str) -> None:
+    assert explain("f: not up", output, "p-1") == said
+
+
+@pytest.mark.parametrize(
+    ("info", "limits"),
+    [
+        ({"CgroupDriver": "cgroupfs", "CgroupVersion": "1"}, True),
+        ({"CgroupDriver": "systemd", "CgroupVersion": "2", "Rootless": True, "BuildahVersion": "1"}, True),
+        ({"CgroupDriver": "cgroupfs", "CgroupVersion": "1", "Rootless": True, "BuildahVersion": "1"}, False),
+        ({"CgroupDriver": "none", "CgroupVersion": "1"}, False),
+    ],
+    ids=["root", "podman-rootless-v2", "podman-rootless-v1", "docker-rootless"],
+)
+def test_limits_that_an_engine_cannot_keep_are_noted(info: dict[str, object], limits: bool) -> None:
+    facts = engine_facts(info, {"bridge"})
+    notes = notes_for(SandboxSpec("x", limits=Limits(memory_mb=64)), facts)
+    assert facts.is_podman is ("BuildahVersion" in info)
+    assert notes_for(SandboxSpec("x"), facts) == []
+    assert bool(notes) is not limits
+    assert all("memory_mb are not enforced" in note for note in notes)
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ class DockerBackend:
             engine.close()
             raise
         self._engine = engine
-        found = _facts(facts, names)
+        found = engine_facts(facts, names)
         self._has_gpus = found.has_gpus
         network_of_builds = None if found.has_bridge else "host"
         images = Images(engine, builds=self._builds, network=network_of_builds, is_podman=found.is_podman)
@@ -113,11 +113,14 @@ class DockerBackend:
             await remove_leftovers(engine)
 
 
-def _facts(info: dict[str, Any], networks: set[str]) -> EngineFacts:
+def engine_facts(info: dict[str, Any], networks: set[str]) -> EngineFacts:
+    """Return what an engine has, from what it says about itself."""
     # Podman's default network has its own name, and answers to `bridge` all the same.
     return EngineFacts(
         cpus=int(info.get("NCPU") or os.cpu_count() or 1),
         has_gpus="nvidia" in (info.get("Runtimes") or {}),
         has_bridge=bool({"bridge", "podman"} & networks),
         is_podman="BuildahVersion" in info,
+        has_limits=info.get("CgroupDriver") != "none"
+        and not (info.get("Rootless") and info.get("CgroupVersion") == "1"),
     )

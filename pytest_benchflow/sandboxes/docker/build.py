@@ -18,6 +18,8 @@ from .connection import open_connection
 from .context import BuildContext
 from .engine import Engine, EngineError
 
+_NO_BUILDX = "buildx component is missing"
+
 
 class Build:
     """One build of a context."""
@@ -89,9 +91,7 @@ class Build:
                 start_new_session=True,
             )
         except FileNotFoundError:
-            raise self._failed(
-                "the Dockerfile needs BuildKit, and there is no docker command here; install the Docker CLI with buildx"
-            ) from None
+            raise self._lacks_buildkit("there is no docker command here") from None
         try:
             assert program.stdout is not None
             async for line in program.stdout:
@@ -102,7 +102,14 @@ class Build:
                 os.killpg(program.pid, signal.SIGKILL)
                 await asyncio.shield(program.wait())
         if code != 0:
-            raise self._failed(f"docker build: {self._log.buildkit_error() or f'status {code}'}")
+            reason = self._log.buildkit_error() or f"docker build ended with status {code}"
+            if _NO_BUILDX in reason:
+                raise self._lacks_buildkit("the docker command has no buildx")
+            raise self._failed(reason)
+
+    def _lacks_buildkit(self, lack: str) -> BuildError:
+        where = f"{self._context.name}:{self._context.buildkit_line}"
+        return BuildError(f"{where}: this step needs BuildKit, and {lack}", advice="install the Docker CLI with buildx")
 
     def _failed(self, reason: str) -> BuildError:
         return BuildError(self._log.explain(reason))

@@ -15,6 +15,8 @@ _STEP = re.compile(r"Step (\d+)/\d+ : (.*)")
 _PODMAN_STEP = re.compile(r"(?:\[(\d+)/\d+\] )?STEP (\d+)/\d+: (.*)")
 _STATUS = re.compile(r"(?:returned a non-zero code:|while running runtime: exit status) (\d+)$")
 _BUILDKIT_LINE = re.compile(r"^Dockerfile:(\d+)$|dockerfile parse error (?:on )?line (\d+)")
+_BUILDKIT_CHATTER = re.compile(r"#\d+ (sha256:|DONE |CACHED$|\[internal\]|copy /context|transferring )")
+_BUILDKIT_AROUND = re.compile(r"^(ERROR: )?(failed to solve[^:]*: )?(failed to create LLB definition: )?")
 _PARSE_LINE = re.compile(r"^dockerfile parse error (?:on )?line (\d+): ", re.IGNORECASE)
 _NOISE = re.compile(r"\x1b\[[0-9;]*m")
 _CHATTER = (" --->", "--> ", "Removing intermediate container", "Removed intermediate container")
@@ -48,17 +50,22 @@ class BuildLog:
         """Take a line that BuildKit prints."""
         if match := _BUILDKIT_LINE.search(line):
             self._line = int(match[1] or match[2])
-        if line.strip():
+        if line.strip() and not _BUILDKIT_CHATTER.match(line):
             self._tail.append(line)
 
     def buildkit_error(self) -> str | None:
-        """Return the last reason that BuildKit gave."""
-        errors = (line.removeprefix("ERROR: ") for line in reversed(self._tail) if line.startswith("ERROR: "))
-        return next(errors, None)
+        """Return the last reason that BuildKit gave, and take it out of the output."""
+        for line in reversed(self._tail):
+            if line.startswith(("ERROR: ", "failed to ")):
+                self._tail.remove(line)
+                return _BUILDKIT_AROUND.sub("", line)
+        return None
 
     def explain(self, reason: str) -> str:
         """Return where the build failed, why, and the end of its output."""
         reason = self._located(reason)
+        if self._step.upper().startswith("FROM ") and "took longer" not in reason:
+            reason = f"the image cannot be pulled: {reason}"
         where = f"{self._context.name}:{self._line}"
         first = f"{where}: {self._step}: {reason}" if self._step else f"{where}: {reason}"
         return "\n    ".join([first, *self._tail])

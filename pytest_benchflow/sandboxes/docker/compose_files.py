@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,11 @@ MAIN = "main"
 #: Stands for main's image until the merged file tells where that comes from.
 PLACEHOLDER = "pytest-benchflow:main-image"
 Config = Mapping[str, Any]
+_PROGRESS = re.compile(
+    r"\s*(Network|Volume|Container) \S+\s+(Creating|Created|Recreate|Recreated|Starting|Started|Running|Waiting|Healthy"
+    r"|Exited|Error|Stopping|Stopped|Removing|Removed)\s*"
+)
+_TAIL_LINES = 25
 LOG_DIRS = ("agent", "verifier", "artifacts")
 
 
@@ -146,3 +152,19 @@ def _unique_things(config: Config, project: str) -> Iterator[str]:
                 yield f"{kind}-{name}"
             for subnet in ((thing or {}).get("ipam") or {}).get("config") or []:
                 yield f"subnet-{subnet.get('subnet')}"
+
+
+def explain(what: str, output: str, project: str) -> str:
+    """Return what compose and its services printed as one reason and the rest, with services named as in the file."""
+    container = re.compile(rf"\b(container )?{re.escape(project)}-(\S+?)-\d+\b")
+    said = (line for line in output.splitlines() if line.strip() and not _PROGRESS.fullmatch(line))
+    lines = [container.sub(r"service \2", line.strip()) for line in said]
+    signs = ("unhealthy", "rror", "exited")
+    reason = next(
+        (line for line in lines if any(sign in line for sign in signs)), lines[0] if lines else "no reason given"
+    )
+    rest = [line for line in lines if line != reason]
+    advice = "; free it, or let Docker choose one" if "address already in use" in reason else ""
+    return "\n    ".join(
+        [f"{what}: {reason.removeprefix('Error response from daemon: ')}{advice}", *rest[-_TAIL_LINES:]]
+    )

@@ -41,7 +41,14 @@ class BuildContext:
     @property
     def needs_buildkit(self) -> bool:
         """Whether the engine's own builder cannot read the Dockerfile."""
-        return _BUILDKIT.search(self.dockerfile) is not None
+        return self.buildkit_line is not None
+
+    @property
+    def buildkit_line(self) -> int | None:
+        """The first line that only BuildKit can read."""
+        match = _BUILDKIT.search(self.dockerfile)
+        # The pattern may begin with empty lines.
+        return match and self.dockerfile.count("\n", 0, match.end()) + 1
 
     @property
     def base(self) -> str | None:

@@ -29,6 +29,8 @@ class EngineFacts:
     has_gpus: bool
     has_bridge: bool
     is_podman: bool = False
+    has_limits: bool = True
+    """Whether memory and processors can be limited: an engine without root needs control groups of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,8 @@ def notes_for(spec: SandboxSpec, engine: EngineFacts) -> list[str]:
     notes = []
     if spec.limits.cpus and spec.limits.cpus > engine.cpus:
         notes.append(f"cpus = {spec.limits.cpus:g}, but the Docker engine has only {engine.cpus}")
+    if not engine.has_limits and (spec.limits.cpus or spec.limits.memory_mb):
+        notes.append("cpus and memory_mb are not enforced: this engine runs without root and has no control groups")
     if spec.limits.storage_mb:
         notes.append("storage_mb is not enforced by Docker")
     return notes

@@ -160,10 +160,7 @@ class Project:
         with contextlib.suppress(ComposeFailed, TimeoutError):
             logs = await self._compose("override.json").run("logs", "--no-color", "--tail", "10", timeout_sec=20)
             output += "\n" + logs
-        lines = [line for line in output.splitlines() if line.strip()]
-        reasons = [line for line in lines if "unhealthy" in line or "rror" in line or "exited" in line]
-        first = f"{self._file}: the services are not up: {(reasons or lines or ['no reason given'])[0].strip()}"
-        return "\n    ".join([first, *lines[-_TAIL_LINES:]])
+        return compose_files.explain(f"{self._file}: the services are not up", output, self.name)
 
     def _compose(self, *above: str) -> ComposeCli:
         files = [self.directory / "base.json", self._file, *(self.directory / name for name in above)]
