@@ -77,6 +77,26 @@ async def test_variables_of_the_format_are_offered(start: Start, context: Contex
     assert (await sandbox.exec("echo $CPUS $MEMORY $TESTS $LOGS $FROM_IMAGE")).stdout == "0 0 /tests /logs/agent yes\n"
 
 
+@pytest.mark.parametrize("size", [1_000, 9_000_000], ids=["small", "big"])
+async def test_files_reach_a_file_system_in_memory(start: Start, context: Context, tmp_path: Path, size: int) -> None:
+    sandbox = await start(environment_dir=written(context(MAIN), "services:\n  main:\n    tmpfs: [/memory]\n"))
+    (tmp_path / "file").write_bytes(b"x" * size)
+    await sandbox.upload_file(tmp_path / "file", "/memory/deep/file")
+    assert (await sandbox.exec("wc -c </memory/deep/file")).stdout == f"{size}\n"
+    await sandbox.download_file("/memory/deep/file", tmp_path / "back")
+    assert (tmp_path / "back").stat().st_size == size
+
+
+@pytest.mark.parametrize("size", [300_000, 9_000_000], ids=["small", "big"])
+async def test_full_file_system_is_said(start: Start, context: Context, tmp_path: Path, size: int) -> None:
+    text = "services:\n  main:\n    tmpfs: ['/memory:size=64k']\n"
+    sandbox = await start(environment_dir=written(context(MAIN), text))
+    (tmp_path / "file").write_bytes(b"x" * size)
+    with pytest.raises(SandboxError, match=r"cannot write /memory in sandbox test: .*No space left on device"):
+        await sandbox.upload_file(tmp_path / "file", "/memory/file")
+    assert (await sandbox.exec("echo on")).stdout == "on\n"
+
+
 async def test_same_project_runs_several_times_at_once(start: Start, context: Context) -> None:
     directory = written(context(MAIN), f"services:{WEB}")
     sandboxes = await asyncio.gather(*(start(environment_dir=directory, name=f"n{n}") for n in range(3)))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import own_daemon
 import pytest
 from own_daemon import Daemon
+from project import Project, wait_for
 
 from pytest_benchflow.errors import SandboxError
 from pytest_benchflow.sandboxes import SandboxSpec
@@ -48,6 +49,31 @@ async def test_daemon_that_goes_and_comes_back(daemon: Daemon, number: signal.Si
     await before.stop()
     await backend.aclose()
     assert not daemon.containers()
+
+
+def test_run_whose_daemon_dies_is_an_error_of_what_ran(daemon: Daemon, new_project: Callable[..., Project]) -> None:
+    project = new_project()
+    toml = f'[environment]\ndocker_image = "{own_daemon.IMAGE}"\nworkdir = "/app"\n'
+    project.task("tasks/slow", toml=toml, solve="sleep 300")
+    project.task("tasks/next", toml=toml)
+    options = ("--bf-sandbox=docker", "--bf-concurrency=1")
+    runner = project.start("tasks/slow", "tasks/next", *options, env={"DOCKER_HOST": daemon.unix})
+    try:
+        wait_for(lambda: list(project.root.glob("jobs/*/slow*/sandbox.json")), "the sandbox", 60)
+        daemon.stop(signal.SIGKILL)
+        assert runner.wait(timeout=60) == 1
+    finally:
+        runner.kill()
+        runner.wait()
+        daemon.stop()
+        daemon.start()
+    said = (project.root / "pytest.log").read_text()
+    assert "2 errors" in said
+    assert "sandbox slow" in said
+    assert "its container ended or the Docker daemon did" in said
+    assert f"no Docker daemon answers at {daemon.unix}" in said
+    assert "Traceback" not in said
+    wait_for(lambda: not daemon.containers(), "the end of the container")
 
 
 async def test_engine_without_a_bridge_gives_the_host_network(daemon: Daemon) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import os
 import threading
@@ -49,15 +50,38 @@ async def push(container: Container, pack: Callable[[BinaryIO], None], directory
         if ended.status != "0":
             raise _cannot("write", directory, container, said.text())
         return
-    made = await container.run(Command(f"mkdir -p -- {quote(directory)}"))
+    path = quote(directory)
+    made = await container.run(Command(f"mkdir -p -- {path} || exit; stat -f -c %T -- {path} 2>/dev/null || :"))
     if made.return_code:
         raise _cannot("write", directory, container, made.stderr)
+    if made.stdout.strip() == "tmpfs":
+        # The engine writes to the disk of the container, where nobody looks below a mount.
+        await _push_by_tar(container, pack, directory)
+        return
     try:
         await container.engine.call(
             lambda client: client.put_archive(container.id, directory, cast(bytes, streamed(pack)))
         )
     except EngineError as error:
         raise _cannot("write", directory, container, error.reason) from None
+
+
+async def _push_by_tar(container: Container, pack: Callable[[BinaryIO], None], directory: str) -> None:
+    """Have the container's own tar unpack the stream."""
+    process = await container.open(["tar", "-xpf", "-", "-C", directory], user="0", cwd="/", env={})
+    chunks = streamed(pack)
+    try:
+        with contextlib.suppress(BrokenPipeError):
+            while chunk := await container.engine.thread(lambda: next(chunks, b"")):
+                await process.write(chunk)
+        await process.close_stdin()
+        if await process.wait():
+            raise _cannot("write", directory, container, (await process.read_stderr()).decode(errors="replace"))
+    except asyncio.CancelledError:
+        await asyncio.shield(process.kill())
+        raise
+    finally:
+        chunks.close()
 
 
 async def pull(container: Container, unpack: Callable[[BinaryIO], None], source: str, *, directory: bool) -> None:
@@ -165,6 +189,8 @@ class _Small(io.BytesIO):
 
 def _cannot(verb: str, path: str, container: Container, reason: str) -> SandboxError:
     text = reason.strip().partition("\n")[0]
+    # How tar says it of a file that fits in part.
+    text = "No space left on device" if ": Wrote only " in text else text
     return SandboxError(f"cannot {verb} {path} in sandbox {container.name}: {text}", retryable=False)
 
 
