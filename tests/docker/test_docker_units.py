@@ -225,9 +225,11 @@ def test_certificates_from_the_environment(docker_home: Path, monkeypatch: pytes
         ("unix://relative.sock", "which is no address"),
         ("http://example.test:2375", "which is no address"),
         (
-            "ssh://me@example.test",
-            r"through ssh:// .*; forward its socket with `ssh -nNT -L .* me@example\.test` and set",
+            "ssh://me@example.test:22",
+            "through ssh:// as it is; forward its socket with `ssh -nNT -L /tmp/docker.sock:/var/run/docker.sock "
+            "ssh://me@example.test:22` and set DOCKER_HOST=unix:///tmp/docker.sock",
         ),
+        ("ssh://example.test/run/d.sock", "-L /tmp/docker.sock:/run/d.sock ssh://example.test`"),
     ],
 )
 def test_address_that_cannot_be_used(docker_home: Path, monkeypatch: pytest.MonkeyPatch, url: str, said: str) -> None:

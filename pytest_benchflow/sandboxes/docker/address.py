@@ -123,12 +123,7 @@ def _unverified(what: str) -> SandboxError:
 def _checked(address: Address, source: str) -> Address:
     """Refuse what no connection can be made to."""
     if address.url.startswith("ssh://"):
-        raise SandboxError(
-            f"{source} is {address.url}: a Docker daemon cannot be used through ssh:// as it is",
-            advice=f"forward its socket with `ssh -nNT -L /tmp/docker.sock:/var/run/docker.sock {address.url[6:]}` "
-            "and set DOCKER_HOST=unix:///tmp/docker.sock",
-            retryable=False,
-        )
+        raise _through_ssh(address.url, source)
     try:
         good = address.url.startswith("tcp://") and bool(urlsplit(address.url).hostname)
         good = good and urlsplit(address.url).port != 0
@@ -177,6 +172,16 @@ def _connect(address: Address, timeout_sec: float) -> socket.socket:
 def _usual_socket() -> str:
     rootless = f"{os.environ.get('XDG_RUNTIME_DIR', '/nonexistent')}/docker.sock"
     return rootless if not os.path.exists(_DEFAULT) and os.path.exists(rootless) else _DEFAULT
+
+
+def _through_ssh(url: str, source: str) -> SandboxError:
+    there, _, path = url.removeprefix("ssh://").partition("/")
+    forward = f"ssh -nNT -L /tmp/docker.sock:/{path or _DEFAULT[1:]} ssh://{there}"
+    return SandboxError(
+        f"{source} is {url}: a Docker daemon cannot be used through ssh:// as it is",
+        advice=f"forward its socket with `{forward}` and set DOCKER_HOST=unix:///tmp/docker.sock",
+        retryable=False,
+    )
 
 
 def _config_home() -> Path:
