@@ -35,6 +35,12 @@ WEB = """
 """
 
 
+@pytest.fixture
+def _health_checks(is_podman: bool) -> None:
+    if is_podman and not Path("/run/systemd/private").exists():
+        pytest.skip("Podman has systemd run its health checks, and there is none")
+
+
 def objects(project: str) -> list[str]:
     """List what the engine has of a project."""
     label = f"label=com.docker.compose.project={project.lower()}"
@@ -51,6 +57,7 @@ def inspect_network(name: str) -> dict[str, object]:
     return found
 
 
+@pytest.mark.usefixtures("_health_checks")
 async def test_main_reaches_its_healthy_sidecar_and_all_of_it_goes(start: Start, context: Context) -> None:
     compose = f"services:\n  main:\n    volumes: [data:/data]\n{WEB}volumes:\n  data: {{}}\n"
     sandbox = await start(environment_dir=written(context(MAIN), compose), env={"FROM_SPEC": "a$b"})
@@ -61,6 +68,7 @@ async def test_main_reaches_its_healthy_sidecar_and_all_of_it_goes(start: Start,
     assert not objects(sandbox.id)
 
 
+@pytest.mark.usefixtures("_health_checks")
 async def test_without_network_the_sidecar_stays_within_reach(start: Start, context: Context) -> None:
     sandbox = await start(environment_dir=written(context(MAIN), f"services:{WEB}"), network=False)
     assert (await sandbox.exec("curl -sS http://web:8000/")).stdout == "hello\n"
@@ -97,6 +105,7 @@ async def test_full_file_system_is_said(start: Start, context: Context, tmp_path
     assert (await sandbox.exec("echo on")).stdout == "on\n"
 
 
+@pytest.mark.usefixtures("_health_checks")
 async def test_same_project_runs_several_times_at_once(start: Start, context: Context) -> None:
     directory = written(context(MAIN), f"services:{WEB}")
     sandboxes = await asyncio.gather(*(start(environment_dir=directory, name=f"n{n}") for n in range(3)))
@@ -123,6 +132,7 @@ async def test_projects_that_want_the_same_name_take_turns(backend: DockerBacken
     assert most == 1
 
 
+@pytest.mark.usefixtures("_health_checks")
 async def test_sidecar_that_never_becomes_healthy_is_an_error_and_leaves_nothing(
     backend: DockerBackend, context: Context
 ) -> None:
@@ -162,6 +172,7 @@ async def test_service_that_cannot_be_built_is_named(start: Start, context: Cont
         await start(environment_dir=directory)
 
 
+@pytest.mark.usefixtures("_health_checks")
 async def test_project_goes_when_its_runner_is_killed(context: Context) -> None:
     directory = written(context(MAIN), f"services:{WEB}")
     script = (

@@ -163,6 +163,19 @@ async def test_what_docker_needs_buildkit_for_is_built(
     assert (await sandbox.exec("cat /made; ls /t")).stdout == "built\n"
 
 
+@pytest.mark.skipif(
+    subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode != 0,
+    reason="no docker compose here",
+)
+async def test_services_of_a_compose_file_are_built(backend: DockerBackend, environment: Callable[[str], Path]) -> None:
+    directory = environment(f"FROM {IMAGE}\nRUN echo {time.time()} >/made\nWORKDIR /work\n")
+    text = "services:\n  main:\n    build: .\n    network_mode: none\n"
+    (directory / "docker-compose.yaml").write_text(text)
+    sandbox = backend.create(SandboxSpec("compose", environment_dir=directory))
+    await sandbox.start()
+    assert (await sandbox.exec("pwd; test -e /made && echo built")).stdout == "/work\nbuilt\n"
+
+
 async def test_images_are_found_by_their_short_names(
     backend: DockerBackend, podman: Podman, environment: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -165,6 +165,9 @@ class Project:
     def _compose(self, *above: str) -> ComposeCli:
         files = [self.directory / "base.json", self._file, *(self.directory / name for name in above)]
         variables = compose_files.variables(self._spec, self.directory)
+        if self._starter.facts.is_podman:
+            # Compose would look for BuildKit in an image of its own.
+            variables["DOCKER_BUILDKIT"] = "0"
         return ComposeCli(self._starter.engine.address, self.name, self._task_dir, files, variables)
 
     def _write(self, name: str, content: dict[str, Any]) -> None:
