@@ -38,6 +38,7 @@ from pytest_benchflow.sandboxes.docker.plan import (
     working_directory,
 )
 from pytest_benchflow.sandboxes.docker.quoting import can_export, quote
+from pytest_benchflow.sandboxes.docker.starter import Starter
 
 ENGINE = EngineFacts(cpus=4, has_gpus=False, has_bridge=True)
 
@@ -537,6 +538,8 @@ def test_limits_that_an_engine_cannot_keep_are_noted(info: dict[str, object], li
     assert notes_for(SandboxSpec("x"), facts) == []
     assert bool(notes) is not limits
     assert all("memory_mb are not enforced" in note for note in notes)
+    starter = Starter(SimpleNamespace(), SimpleNamespace(), facts, run="r", network="bridge")  # type: ignore[arg-type]
+    assert (starter.snapshots is not None) is limits
 
 
 @pytest.mark.parametrize(

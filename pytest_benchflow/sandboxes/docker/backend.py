@@ -88,7 +88,7 @@ class DockerBackend:
         await asyncio.gather(*(sandbox.stop() for sandbox in list(self._sandboxes)), return_exceptions=True)
         if self._sweeping is not None:
             await asyncio.wait([self._sweeping])
-        if self._starter is not None:
+        if self._starter is not None and self._starter.snapshots is not None:
             await self._starter.snapshots.aclose()
         if self._watcher is not None:
             await asyncio.to_thread(self._watcher.close)

@@ -161,7 +161,8 @@ class DockerSandbox:
     def _snapshots(self) -> Snapshots:
         snapshots = self._starter.snapshots
         if snapshots is None:
-            raise SandboxSnapshotNotSupported(f"sandbox {self._spec.name} has several containers: no snapshot of them")
+            reason = "it has several containers, or an engine without root and control groups"
+            raise SandboxSnapshotNotSupported(f"sandbox {self._spec.name} cannot be kept as an image: {reason}")
         return snapshots
 
     def _running(self) -> Container:

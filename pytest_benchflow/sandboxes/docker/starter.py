@@ -50,7 +50,7 @@ class AnyStarter(Protocol):
 
     @property
     def snapshots(self) -> Snapshots | None:
-        """Who makes images of the container; None where one container is not all there is."""
+        """Who makes images of the container; None where one is not all there is, or cannot be made to stand still."""
 
 
 class Starter:
@@ -63,7 +63,8 @@ class Starter:
         self.run = run
         self.network = network
         self.volumes = Volumes(engine, run)
-        self.snapshots = Snapshots(engine, run)
+        # A container stands still while it is kept, and it takes a control group to make it.
+        self.snapshots = Snapshots(engine, run) if facts.has_limits else None
 
     async def image(self, spec: SandboxSpec, container_name: str) -> ImageFacts:
         """Return the image of a sandbox, built or pulled if it is not there."""
