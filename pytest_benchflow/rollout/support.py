@@ -14,14 +14,18 @@ if TYPE_CHECKING:
     from pytest_benchflow.sandboxes import Backend, Capabilities
     from pytest_benchflow.tasks import EnvironmentConfig, Task
 
+_COMPOSE = "docker-compose.yaml"
+_ROOT = (None, 0, "0", "root")
+
 
 def refuse_unsupported(task: Task, backend: Backend, agents: Sequence[Agent] = ()) -> None:
     """Raise one error that names every key this backend cannot honour."""
     _skip_windows(task, backend)
     _refuse_agents_without_network(task, agents)
     found = [
-        *_environment("environment", task.config.environment, task, backend.capabilities),
+        *_environment("environment", task.config.environment, backend.capabilities, builds=_has_dockerfile(task)),
         *_stages(task, backend),
+        *_users(task, backend.capabilities),
     ]
     if found:
         raise UnsupportedError(
@@ -55,16 +59,14 @@ def _refuse_agents_without_network(task: Task, agents: Sequence[Agent]) -> None:
         )
 
 
-def _environment(where: str, environment: EnvironmentConfig, task: Task, can: Capabilities) -> Iterator[str]:
+def _environment(where: str, environment: EnvironmentConfig, can: Capabilities, *, builds: bool) -> Iterator[str]:
     if environment.gpus and not can.gpus:
         yield f"[{where}] gpus"
     if environment.tpu is not None:
         yield f"[{where}] tpu"
-    if environment.network_mode == "no-network" and not can.no_network:
-        yield f'[{where}] network_mode = "no-network"'
-    if environment.network_mode in ("allowlist", "denylist") and not can.allowlist:
+    if not _can_restrict(environment.network_mode, can):
         yield f'[{where}] network_mode = "{environment.network_mode}"'
-    if environment.docker_image and not can.docker_image and not _has_dockerfile(task):
+    if environment.docker_image and not can.docker_image and not builds:
         yield f"[{where}] docker_image"
     for command in environment.setup_commands:
         if command.host_lock or command.capture_dir or command.service != "main":
@@ -74,8 +76,8 @@ def _environment(where: str, environment: EnvironmentConfig, task: Task, can: Ca
 def _stages(task: Task, backend: Backend) -> Iterator[str]:
     can = backend.capabilities
     baseline = task.config.environment.network_mode
-    if task.environment_dir is not None and not can.compose and (task.environment_dir / "docker-compose.yaml").exists():
-        yield "environment/docker-compose.yaml"
+    if task.environment_dir is not None and not can.compose and (task.environment_dir / _COMPOSE).exists():
+        yield f"environment/{_COMPOSE}"
     for stage in task.stages:
         verifier = stage.verifier
         if stage.agent_network.mode != baseline:
@@ -88,10 +90,33 @@ def _stages(task: Task, backend: Backend) -> Iterator[str]:
             yield f'verifier strategy type "{verifier.strategy.type}"'
         if verifier.mode == "shared" and verifier.network.mode != baseline:
             yield f'[verifier] network_mode = "{verifier.network.mode}" beside "{baseline}" of the environment'
+        if verifier.mode == "separate" and not _can_restrict(verifier.network.mode, can):
+            yield f'[verifier] network_mode = "{verifier.network.mode}"'
         if verifier.environment is not None:
-            yield from _environment("verifier.environment", verifier.environment, task, can)
+            yield from _environment("verifier.environment", verifier.environment, can, builds=False)
+        if verifier.build_dir is not None and not can.compose and (verifier.build_dir / _COMPOSE).exists():
+            yield f"{verifier.build_dir.name}/{_COMPOSE}"
         if any(artifact.service != "main" for artifact in stage.artifacts):
             yield "[[artifacts]] service"
+
+
+def _users(task: Task, can: Capabilities) -> Iterator[str]:
+    """Name the users that a sandbox where only root exists does not have."""
+    if can.users:
+        return
+    for stage in task.stages:
+        if stage.agent_user not in _ROOT:
+            yield "[agent] user"
+        if stage.verifier.user not in _ROOT:
+            yield "[verifier] user"
+        if any(hook.user not in _ROOT for hook in stage.verifier.collect):
+            yield "[[verifier.collect]] user"
+    if any(command.user not in _ROOT for command in task.config.environment.setup_commands):
+        yield "[[environment.setup_commands]] user"
+
+
+def _can_restrict(mode: str, can: Capabilities) -> bool:
+    return {"public": True, "no-network": can.no_network}.get(mode, can.allowlist)
 
 
 def _has_dockerfile(task: Task) -> bool:

@@ -71,6 +71,25 @@ def refusal(path: Path, backend: Backend) -> str:
         ('[verifier]\nservice = "db"', "[verifier] service", False),
         ('[[artifacts]]\nsource = "/x"\nservice = "db"', "[[artifacts]] service", False),
         ("[verifier.environment]\ngpus = 2", "[verifier.environment] gpus", True),
+        (
+            '[verifier]\nenvironment_mode = "separate"\nnetwork_mode = "allowlist"\nallowed_hosts = ["pypi.org"]',
+            '[verifier] network_mode = "allowlist"',
+            True,
+        ),
+        (
+            '[verifier]\nenvironment_mode = "separate"\nnetwork_mode = "no-network"',
+            '[verifier] network_mode = "no-network"',
+            True,
+        ),
+        ('[verifier.environment]\ndocker_image = "alpine:3"', "[verifier.environment] docker_image", True),
+        ('[agent]\nuser = "bob"', "[agent] user", True),
+        ("[verifier]\nuser = 1000", "[verifier] user", True),
+        ('[[verifier.collect]]\ncommand = "true"\nuser = "bob"', "[[verifier.collect]] user", True),
+        (
+            '[[environment.setup_commands]]\ncommand = "true"\nuser = "bob"',
+            "[[environment.setup_commands]] user",
+            True,
+        ),
         ('[agent]\nnetwork_mode = "no-network"', '[agent] network_mode = "no-network"', False),
         ('[verifier]\nnetwork_mode = "no-network"', '[verifier] network_mode = "no-network"', False),
     ],
@@ -111,6 +130,20 @@ def test_sidecars_are_refused(make_task: Callable[..., Path]) -> None:
     path = make_task(files={"environment/docker-compose.yaml": "services: {main: {}, db: {image: postgres}}\n"})
     assert "environment/docker-compose.yaml" in refusal(path, Backend())
     refuse_unsupported(load_task(path), Backend(EVERYTHING))
+
+
+def test_sidecars_of_a_verifier_are_refused(make_task: Callable[..., Path]) -> None:
+    path = make_task(
+        toml='[verifier]\nenvironment_mode = "separate"\n',
+        files={"tests/docker-compose.yaml": "services: {main: {}, db: {image: postgres}}\n"},
+    )
+    assert "tests/docker-compose.yaml" in refusal(path, Backend())
+    refuse_unsupported(load_task(path), Backend(EVERYTHING))
+
+
+@pytest.mark.parametrize("user", ['"root"', "0", '"0"'])
+def test_root_is_a_user_of_every_sandbox(make_task: Callable[..., Path], user: str) -> None:
+    refuse_unsupported(load_task(make_task(toml=f"[agent]\nuser = {user}\n")), Backend())
 
 
 def test_a_judge_is_refused_until_there_is_one(make_task: Callable[..., Path]) -> None:
