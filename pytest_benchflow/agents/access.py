@@ -7,15 +7,13 @@ from urllib.parse import urlsplit
 
 from pytest_benchflow.agents.base import Access, AgentRequest, HomeFile
 from pytest_benchflow.agents.credentials import Grant, find_grant, required_variables
-from pytest_benchflow.agents.logins import is_secret_name
 from pytest_benchflow.agents.manifest import AgentManifest
 from pytest_benchflow.agents.providers import provider_of_bare, split_model
 from pytest_benchflow.agents.route import CLOUDS, Route, find_route
 from pytest_benchflow.agents.sources import Sources
 from pytest_benchflow.agents.template import Values, fill, fill_env, fill_tree, names_in, render
 from pytest_benchflow.errors import UsageError
-
-_SHORTEST_SECRET = 8
+from pytest_benchflow.secret_names import secret_values
 
 
 def resolve_access(manifest: AgentManifest, request: AgentRequest, sources: Sources) -> Access:
@@ -37,7 +35,7 @@ def resolve_access(manifest: AgentManifest, request: AgentRequest, sources: Sour
     return Access(
         env=_with_explicit(env, request.env),
         files=_files(manifest, values, grant.files),
-        secrets=grant.secrets | _secret_values(request.env) | {*required.values()} | _url_secrets(route.base_url),
+        secrets=grant.secrets | secret_values(request.env) | {*required.values()} | _url_secrets(route.base_url),
         model=None if route.model is None else fill(manifest.model.name, values),
         notes=() if grant.note is None else (grant.note,),
         auth_method=grant.auth_method or dialect.auth_method or manifest.auth_method,
@@ -97,7 +95,7 @@ def _unguided(
     return Access(
         env=_with_explicit(fill_env(manifest.env, values) | passed | required, request.env),
         files=_files(manifest, values, files.values()),
-        secrets=frozenset(keys) | _secret_values(request.env) | {*required.values()},
+        secrets=frozenset(keys) | secret_values(request.env) | {*required.values()},
         model=asked,
         auth_method=manifest.auth_method,
     )
@@ -106,10 +104,6 @@ def _unguided(
 def _with_explicit(env: dict[str, str], explicit: Mapping[str, str]) -> dict[str, str]:
     """Return the variables with those given on purpose over them; a blank one changes nothing."""
     return {**explicit, **env, **{name: value for name, value in explicit.items() if value.strip()}}
-
-
-def _secret_values(env: Mapping[str, str]) -> frozenset[str]:
-    return frozenset(value for name, value in env.items() if is_secret_name(name) and len(value) >= _SHORTEST_SECRET)
 
 
 def _url_secrets(url: str) -> frozenset[str]:

@@ -11,11 +11,10 @@ from pathlib import Path
 from pytest_benchflow.agents.base import HomeFile
 from pytest_benchflow.agents.manifest import Login
 from pytest_benchflow.errors import CredentialsError
+from pytest_benchflow.secret_names import SHORTEST_SECRET, is_secret_name
 
-_SECRET_NAME = re.compile(r"(?:token|secret|key|password|passwd|credentials?|jwt|cookie)$", re.IGNORECASE)
 #: Long enough to be no word, and without what addresses and sentences have.
 _RANDOM = re.compile(r"[A-Za-z0-9_\-.+/=~|]{32,}")
-_SHORTEST = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +50,6 @@ def secrets_in(content: bytes) -> Iterator[str]:
             yield text
 
 
-def is_secret_name(name: str) -> bool:
-    """Whether a variable or key of this name probably holds a secret."""
-    return _SECRET_NAME.search(name) is not None
-
-
 def _secret_leaves(name: str, value: object) -> Iterator[str]:
     if isinstance(value, dict):
         for key, item in value.items():
@@ -64,6 +58,6 @@ def _secret_leaves(name: str, value: object) -> Iterator[str]:
         for item in value:
             yield from _secret_leaves(name, item)
     elif isinstance(value, str) and (
-        (is_secret_name(name) and len(value) >= _SHORTEST) or _RANDOM.fullmatch(value) is not None
+        (is_secret_name(name) and len(value) >= SHORTEST_SECRET) or _RANDOM.fullmatch(value) is not None
     ):
         yield value

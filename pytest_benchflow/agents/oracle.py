@@ -59,9 +59,9 @@ class OracleAgent:
         return f"no oracle solution for {', '.join(missing)}" if missing else None
 
     def access(self, task: Task, request: AgentRequest) -> Access:
-        """Return the solution's variables, filled in from the runner's environment."""
+        """Return the solution's variables, filled in from the runner's environment; they win over those given."""
         resolved = resolve_env(task.config.solution.env, os.environ, f"{task.file}: [solution.env]")
-        return Access(env={"DEBIAN_FRONTEND": "noninteractive", **resolved, **request.env})
+        return Access(env={"DEBIAN_FRONTEND": "noninteractive", **request.env, **resolved})
 
     async def provide(self, log_dir: Path) -> tuple[Mount, ...]:
         """Nothing to mount."""

@@ -143,7 +143,7 @@ class Record:
 
     def result(self) -> RolloutResult:
         """Return the result as far as it is known."""
-        checks = self.checks
+        checks, redact = self.checks, self.redactor.text
         return RolloutResult(
             task_name=self.task.name,
             task_path=str(self.task.path),
@@ -159,20 +159,22 @@ class Record:
             threshold=self.config.threshold,
             rewards=None if self.error else self.rewards,
             reward=headline(self.rewards) if self.rewards and not self.error else None,
-            error=self.error and self.error.model_copy(update={"message": self.redactor.text(self.error.message)}),
+            error=self.error and self.error.model_copy(update={"message": redact(self.error.message)}),
             skipped=self.skipped,
             agent_outcome=self.outcome,
-            agent_detail=self.detail and self.redactor.text(self.detail),
-            last_message=self.message and self.redactor.text(shortened(self.message)),
+            agent_detail=self.detail and redact(self.detail),
+            last_message=self.message and redact(shortened(self.message)),
             n_tool_calls=self.n_tool_calls,
             n_prompts=len(self.prompts),
             tokens=self.tokens,
             cost_usd=self.cost_usd,
             checks=checks
-            and CheckSummary(passed=len(checks.passed), failed=len(checks.failed), failing=[*checks.failed]),
-            verifier_tail=self.verifier_tail and self.redactor.text(self.verifier_tail),
+            and CheckSummary(
+                passed=len(checks.passed), failed=len(checks.failed), failing=[*map(redact, checks.failed)]
+            ),
+            verifier_tail=self.verifier_tail and redact(self.verifier_tail),
             steps=self.steps,
-            notes=self.notes,
+            notes=[*map(redact, self.notes)],
             timing={**self.timing, "total": round(time.monotonic() - self._began, 4)},
             started_at=self.started_at,
             finished_at=utc_now(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import traceback
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from pytest_benchflow.rollout.record import Record
 from pytest_benchflow.rollout.resources import Resources
 from pytest_benchflow.rollout.result import ErrorInfo, RolloutResult, StepResult
 from pytest_benchflow.rollout.scenes import PlannedTurn, Role, Scene, plan_turns, session_key
+from pytest_benchflow.rollout.secrets import secrets_handed_out
 from pytest_benchflow.rollout.stage import (
     UNLIMITED_AGENT_SEC,
     StageRun,
@@ -36,7 +38,7 @@ from pytest_benchflow.rollout.steps import combine, reaches
 from pytest_benchflow.rollout.store import write_json, write_text
 from pytest_benchflow.rollout.support import refuse_document_user, refuse_unsupported
 from pytest_benchflow.services import start_services
-from pytest_benchflow.tasks import load_task
+from pytest_benchflow.tasks import load_task, resolve_env
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout.config import RolloutConfig
@@ -129,7 +131,7 @@ class Rollout:
         with self._phase("setup"):
             plan_turns(self._scenes, base_prompt="")
             self._cast.call(role for scene in self._scenes for role in scene.roles)
-            self.record.redactor.add(self._cast.secrets)
+            self.record.redactor.add(self._cast.secrets | secrets_handed_out(self.task, self.config, os.environ))
             backend = await self._resources.backend(self.config.sandbox)
             self.record.sandbox = backend.name
             refuse_unsupported(self.task, backend, self._cast.agents)
@@ -157,9 +159,8 @@ class Rollout:
             write_sandbox_facts(self.record, work.sandbox)
             await put_uploads(work.sandbox, self.config.uploads)
             for setup in environment.setup_commands:
-                await must(
-                    work.sandbox, setup.command, setup.timeout_sec, user=setup.user, cwd=setup.cwd, env=setup.env
-                )
+                env = resolve_env(setup.env, os.environ, f"{self.task.file}: [environment.setup_commands.env]")
+                await must(work.sandbox, setup.command, setup.timeout_sec, user=setup.user, cwd=setup.cwd, env=env)
             await start_services(work.sandbox, self._services)
             await run_hooks(work.sandbox, self.config)
             if environment.healthcheck is not None:
@@ -265,9 +266,9 @@ class Rollout:
             await self.cleanup()
             raise
         # Before the clean-up: what was paid for is on disk whatever happens to the sandbox.
-        result = self.record.write()
+        result, n_notes = self.record.write(), len(self.record.notes)
         await self.cleanup()
-        return result if self.record.notes == result.notes else self.record.write()
+        return result if len(self.record.notes) == n_notes else self.record.write()
 
     async def _run_stages(self) -> None:
         rewards: list[dict[str, float]] = []

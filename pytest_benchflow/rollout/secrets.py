@@ -5,14 +5,32 @@ from __future__ import annotations
 import json
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_benchflow.secret_names import secret_values
+from pytest_benchflow.tasks import filled_variables
+
+if TYPE_CHECKING:
+    from pytest_benchflow.rollout.config import RolloutConfig
+    from pytest_benchflow.tasks import Task
 
 #: Shorter values cannot be told from ordinary text.
 _SHORTEST = 6
 _MASK = "[secret]"
 _BLOCK = 1 << 20
+
+
+def secrets_handed_out(task: Task, config: RolloutConfig, environ: Mapping[str, str]) -> frozenset[str]:
+    """Return the secrets that a configuration gives to a sandbox, or a task takes from the runner's environment."""
+    environment = task.config.environment
+    tables = [environment.env, task.config.solution.env, *(command.env for command in environment.setup_commands)]
+    for verifier in (stage.verifier for stage in task.stages):
+        tables += [verifier.env, verifier.environment.env if verifier.environment is not None else {}]
+    filled = (filled_variables(table, environ) for table in tables)
+    return frozenset().union(*map(secret_values, (config.agent_env, config.verifier_env, *filled)))
 
 
 class Redactor:

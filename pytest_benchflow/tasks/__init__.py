@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from .config import AgentConfig, Artifact, SolutionConfig, StepConfig, TaskConfig
     from .discover import find_task_file, find_tasks
     from .document import DocumentConfig, RoleConfig, SceneConfig, TurnConfig, UserConfig
-    from .env import MissingVariables, missing_variables, resolve_env, resolve_headers
+    from .env import MissingVariables, filled_variables, missing_variables, resolve_env, resolve_headers
     from .environment import EnvironmentConfig, Healthcheck, McpServer, SetupCommand
     from .heads import RunHints, TaskHead
     from .index import TaskIndex
@@ -29,7 +29,7 @@ _HOMES = {
     "config": ("AgentConfig", "Artifact", "SolutionConfig", "StepConfig", "TaskConfig"),
     "discover": ("find_task_file", "find_tasks"),
     "document": ("DocumentConfig", "RoleConfig", "SceneConfig", "TurnConfig", "UserConfig"),
-    "env": ("MissingVariables", "missing_variables", "resolve_env", "resolve_headers"),
+    "env": ("MissingVariables", "filled_variables", "missing_variables", "resolve_env", "resolve_headers"),
     "environment": ("EnvironmentConfig", "Healthcheck", "McpServer", "SetupCommand"),
     "heads": ("RunHints", "TaskHead"),
     "index": ("TaskIndex",),
@@ -52,8 +52,8 @@ __all__ = [
     "Hardening", "Healthcheck", "Judge", "McpServer", "MissingVariables", "Network", "Problem", "Prompts",
     "RoleConfig", "RunHints", "SceneConfig", "SetupCommand", "SolutionConfig", "SourceError", "SourceSpec", "Stage",
     "StageVerifier", "StepConfig", "Strategy", "Table", "Task", "TaskConfig", "TaskError", "TaskHead", "TaskIndex",
-    "TurnConfig", "UserConfig", "VerifierConfig", "YamlSource", "check_settings", "fetch_source", "find_task_file",
-    "find_tasks", "load_task", "missing_variables", "parse_source", "quoted", "read_text", "refuse", "resolve_env",
+    "TurnConfig", "UserConfig", "VerifierConfig", "YamlSource", "check_settings", "fetch_source", "filled_variables",
+    "find_task_file", "find_tasks", "load_task", "missing_variables", "parse_source", "quoted", "read_text", "refuse", "resolve_env",
     "resolve_headers",
 ]  # fmt: skip
 

@@ -43,6 +43,12 @@ def missing_variables(env: Mapping[str, str], source: Mapping[str, str]) -> tupl
     return tuple(dict.fromkeys(m[1] for m in matches if m and m[2] is None and m[1] not in source))
 
 
+def filled_variables(env: Mapping[str, str], source: Mapping[str, str]) -> dict[str, str]:
+    """Return what `resolve_env` takes from the runner, by its name here and by its name there."""
+    matches = ((key, _WHOLE.fullmatch(value)) for key, value in env.items())
+    return {name: source[m[1]] for key, m in matches if m and m[1] in source for name in (key, m[1])}
+
+
 def resolve_headers(headers: Mapping[str, str], source: Mapping[str, str], where: str = "headers") -> dict[str, str]:
     """Replace references anywhere inside the values, as MCP headers allow."""
     found = (match for value in headers.values() for match in _INSIDE.finditer(value))

@@ -242,6 +242,13 @@ def test_the_environment_of_agent_and_verifier_can_be_given(project: Project) ->
     project.run("tasks", "--bf-agent-env=WORD=hello", "--bf-verifier-env=CHECK=strict").assert_outcomes(passed=1)
 
 
+def test_what_a_solution_says_about_its_environment_wins_over_what_is_given(project: Project) -> None:
+    project.task(
+        "tasks/env", toml='[solution.env]\nWORD = "own"\n', solve='[ "$WORD$MORE" = ownmore ] && echo > done.txt'
+    )
+    project.run("tasks", "--bf-agent-env=WORD=given", "--bf-agent-env=MORE=more").assert_outcomes(passed=1)
+
+
 def test_results_go_where_they_are_asked_to(project: Project) -> None:
     project.task("tasks/one")
     project.run("tasks", "--bf-jobs-dir=out/here", "--bf-job-name=mine").assert_outcomes(passed=1)

@@ -196,3 +196,49 @@ def test_a_skipped_item_leaves_no_directory(project: Project) -> None:
     project.task("tasks/one", solve=None)
     project.run("tasks").assert_outcomes(skipped=1)
     assert project.rollout_dirs() == []
+
+
+def test_secrets_that_agent_and_verifier_print_are_masked_everywhere(project: Project) -> None:
+    toml = """
+        [environment.env]
+        SAID = "${BENCHFLOW_SECRET}"
+        [[environment.setup_commands]]
+        command = "echo $PREPARED > /app/prepared"
+        env = {PREPARED = "${BENCHFLOW_PREPARED_KEY}"}
+        [[verifier.collect]]
+        command = "echo $SAID; exit 1"
+        [solution.env]
+        SOLVING_TOKEN = "${BENCHFLOW_WORD}"
+    """
+    project.task(
+        "tasks/one",
+        toml=toml,
+        solve="cat prepared; echo $SAID $AGENT_SECRET $SOLVING_TOKEN; env > /logs/artifacts/env",
+        test="cat /app/prepared; echo looked at $SAID by $VERIFIER_SECRET; echo 0 > /logs/verifier/reward.txt",
+    )
+    done = project.run(
+        "tasks",
+        "--bf-json=r.json",
+        "--junitxml=r.xml",
+        f"--bf-agent-env=AGENT_SECRET={SECRETS['agent']}",
+        f"--bf-verifier-env=VERIFIER_SECRET={SECRETS['verifier']}",
+        env={
+            "BENCHFLOW_SECRET": SECRETS["task"],
+            "BENCHFLOW_PREPARED_KEY": "prepared-s3cret",
+            "BENCHFLOW_WORD": "word-s3cret",
+        },
+    )
+    done.assert_outcomes(failed=1)
+    assert "looked at [secret] by [secret]" in done.stdout.str()
+    files = [path for path in project.root.rglob("*") if path.is_file()]
+    assert project.rollout_dir() / "artifacts/logs/artifacts/env" in files
+    assert not [path for path in files if b"s3cret" in path.read_bytes()]
+    assert "s3cret" not in done.stdout.str()
+
+
+def test_variables_with_ordinary_names_are_no_secrets(project: Project) -> None:
+    project.task(
+        "tasks/one", toml='[environment.env]\nPLACE = "${BENCHFLOW_PLACE}"\n', solve="echo $PLACE; echo > done.txt"
+    )
+    project.run("tasks", env={"BENCHFLOW_PLACE": "/srv/somewhere"}).assert_outcomes(passed=1)
+    assert (project.rollout_dir() / "agent/oracle.txt").read_text() == "/srv/somewhere\n"
