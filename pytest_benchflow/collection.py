@@ -65,11 +65,14 @@ class TaskFolder(pytest.Directory):
             path = Path(entry.path)
             is_dir = entry.is_dir()
             task_files = _task_files_in(entry.path) if is_dir else []
+            if task_files and not _is_text(entry.name):
+                shown = entry.path.encode("utf-8", "backslashreplace").decode()
+                raise self.CollectError(f"{shown}: the name of the task is not UTF-8; give its directory another one")
             if not session.isinitpath(path, with_parents=is_dir):
                 if ignored(entry, path, task_files):
                     continue
                 if task_files and (task := self._task_in(entry.path, task_files)) is not None:
-                    yield from task.collect() if at_once and not task.is_broken else [task]
+                    yield from task.collect() if at_once and task.is_plain else [task]
                     continue
             if is_dir and _contains_itself(entry):
                 yield BrokenLink.from_parent(self, path=path)
@@ -165,6 +168,15 @@ def _is_reachable(entry: os.DirEntry[str]) -> bool:
     try:
         entry.is_file()
     except OSError:
+        return False
+    return True
+
+
+def _is_text(name: str) -> bool:
+    """Say whether reports and other processes can take a name; file systems allow any bytes."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
         return False
     return True
 

@@ -43,6 +43,6 @@ def short_errors() -> Iterator[None]:
     try:
         yield
     except CannotRunHere as reason:
-        pytest.skip(str(reason))
+        raise pytest.skip.Exception(str(reason)) from None
     except BenchflowError as error:
-        pytest.fail(f"{error.category} error: {error}", pytrace=False)
+        raise pytest.fail.Exception(f"{error.category} error: {error}", pytrace=False) from None

@@ -90,9 +90,13 @@ class TaskFile(pytest.Module):
         return node
 
     @property
-    def is_broken(self) -> bool:
-        """Whether collecting it will fail."""
-        return isinstance(self._found, Exception)
+    def is_plain(self) -> bool:
+        """Whether nothing can go wrong in collecting it; what does must be an error of this task and no other."""
+        return not isinstance(self._found, Exception) and not self._found.warnings and not self._has_hooks
+
+    @property
+    def _has_hooks(self) -> bool:
+        return bool(self.config.hook.pytest_bf_modify_task.get_hookimpls())
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
         """Make one item per cell of the matrix; a broken task is an error that lists all its problems."""
@@ -102,10 +106,16 @@ class TaskFile(pytest.Module):
         run = get_run(self.config)
         settings = run.settings
         for problem in head.warnings:
-            self.warn(TaskFileWarning(str(problem)))
+            self._warn(str(problem))
         trials = self._trials(head, settings)
         marks = _task_marks(head.tags, head.run, self.config.pluginmanager.hasplugin("timeout"))
         return [self._item(head, cell, marks, run.sandbox_name, settings.selftest) for cell in run.cells(trials)]
+
+    def _warn(self, text: str) -> None:
+        try:
+            self.warn(TaskFileWarning(text))
+        except TaskFileWarning:  # pytest was asked to make errors of warnings
+            raise self.CollectError(text) from None
 
     def _trials(self, head: TaskHead, settings: Settings) -> int:
         folder = self.nodeid.rpartition("/")[0]
@@ -114,11 +124,14 @@ class TaskFile(pytest.Module):
 
     def _modified(self, head: TaskHead) -> TaskHead:
         """Let a conftest change the task; only then is the whole of it read here."""
-        if not self.config.hook.pytest_bf_modify_task.get_hookimpls():
+        if not self._has_hooks:
             return head
-        from pytest_benchflow.tasks import load_task
+        from pytest_benchflow.tasks import TaskError, load_task
 
-        task = self.ihook.pytest_bf_modify_task(task=load_task(self.path))
+        try:
+            task = self.ihook.pytest_bf_modify_task(task=load_task(self.path))
+        except TaskError as error:
+            raise self.CollectError(str(error)) from None
         if task is None:
             return head
         return replace(

@@ -194,6 +194,23 @@ def test_an_unknown_key_is_a_warning_with_a_hint(broken_run: pytest.RunResult) -
     broken_run.stdout.re_match_lines([r".*tasks/misspelt/task\.toml:3: .*memory_bm.*did you mean memory_mb\?"])
 
 
+def test_a_warning_that_is_made_an_error_is_one_of_its_task_only(project: Project) -> None:
+    project.task("tasks/misspelt", toml="[environment]\nmemory_bm = 1\n")
+    project.task("tasks/whole")
+    done = project.run("tasks", "--collect-only", "-q", "-W", "error")
+    assert done.ret == pytest.ExitCode.INTERRUPTED
+    done.stdout.fnmatch_lines(["tasks/whole/task.toml::oracle", "*ERROR collecting tasks/misspelt/task.toml*"])
+    assert "pytest_benchflow/" not in done.stdout.str()
+
+
+def test_a_name_that_is_no_text_is_an_error_that_says_so(project: Project) -> None:
+    path = os.fsencode(project.task("tasks/one"))
+    os.rename(path, path[:-3] + b"bad\xff")
+    done = project.run("tasks", "--junitxml=r.xml")
+    assert done.ret == pytest.ExitCode.INTERRUPTED
+    done.stdout.fnmatch_lines(["*tasks/bad\\udcff: the name of the task is not UTF-8; give its directory another one*"])
+
+
 def test_an_unknown_key_is_an_error_when_strict(broken: Project) -> None:
     done = broken.run("tasks/misspelt", "--bf-strict")
     assert done.ret == pytest.ExitCode.INTERRUPTED

@@ -145,6 +145,15 @@ def test_a_task_that_is_not_there_is_named(project: Project) -> None:
     assert "pytest_benchflow/" not in done.stdout.str()
 
 
+def test_a_task_that_turns_out_broken_is_said_once(project: Project) -> None:
+    linked = project.task("tasks/one")
+    (linked / "tests/secret").symlink_to("/etc/passwd")
+    done = project.run("tasks", "-n0")
+    done.assert_outcomes(errors=1)
+    assert done.stdout.str().count("tests/secret: is a link to /etc/passwd") == 2  # the error and its summary line
+    assert "another exception" not in done.stdout.str()
+
+
 def test_a_broken_rollout_is_an_error_of_a_python_test_and_not_a_failure(project: Project) -> None:
     project.task("tasks/one", test="exit 0")
     project.task("tasks/unsolved", solve=None)

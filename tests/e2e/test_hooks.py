@@ -177,6 +177,33 @@ def test_a_hook_changes_the_task(project: Project) -> None:
     assert {json.loads((path / "config.json").read_text())["threshold"] for path in project.rollout_dirs()} == {0.1}
 
 
+def test_a_hook_that_breaks_on_a_task_is_a_collection_error_of_that_task_only(project: Project) -> None:
+    project.task("tasks/one")
+    project.task("tasks/two")
+    linked = project.task("tasks/three")
+    (linked / "tests/secret").symlink_to("/etc/passwd")
+    project.write(
+        {
+            "conftest.py": """
+            def pytest_bf_modify_task(task):
+                if task.name == "one":
+                    raise ValueError("my own mistake")
+            """
+        }
+    )
+    done = project.run("tasks", "--continue-on-collection-errors")
+    done.assert_outcomes(passed=1, errors=2)
+    done.stdout.fnmatch_lines(
+        [
+            "*ERROR collecting tasks/one/task.toml*",
+            "*ERROR collecting tasks/three/task.toml*",
+            "tasks/three/tests/secret: is a link to /etc/passwd, outside the task; *",
+            "ERROR tasks/one/task.toml - ValueError: my own mistake",
+        ]
+    )
+    assert "TaskError" not in done.stdout.str()
+
+
 @pytest.fixture(scope="module")
 def with_agent(new_project: Callable[..., Project]) -> Project:
     """Make a project whose conftest registers an agent that takes models."""
