@@ -16,6 +16,9 @@ from pytest_benchflow.current import existing_run, get_run
 from pytest_benchflow.options import is_asked_for
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_benchflow.reporting import Report
     from pytest_benchflow.results import Results
     from pytest_benchflow.this_run import Run
 
@@ -34,6 +37,7 @@ class Controller:
         self._finished: set[str] = set()
         self._lines: list[str] = []
         self._notes: list[str] = []
+        self._is_incomplete = False
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: object) -> None:
@@ -70,6 +74,8 @@ class Controller:
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
             self._notes.append(f"{len(missing)} rollouts never reported, for example {min(missing)}")
         self._report(int(session.exitstatus))
+        if self._is_incomplete and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
         return result
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
@@ -93,7 +99,7 @@ class Controller:
         run = get_run(self._config)
         if self._results is None and run.settings.json is None:
             return
-        from pytest_benchflow.reporting import summary_lines, write_report
+        from pytest_benchflow.reporting import summary_lines
 
         results = self._gathered()
         job = results.job_directory()
@@ -103,9 +109,19 @@ class Controller:
         if job is not None:
             self._notes.append(f"results: {run.shown(job)}")
         if run.settings.json is not None:
-            write_report(report, run.settings.json)
-            self._notes.append(f"report: {run.shown(str(run.settings.json))}")
+            self._write(report, run.settings.json, run.shown(str(run.settings.json)))
         self._config.hook.pytest_bf_summary(report=report)
+
+    def _write(self, report: Report, path: Path, shown: str) -> None:
+        from pytest_benchflow.reporting import write_report
+
+        try:
+            write_report(report, path)
+        except OSError as error:
+            self._is_incomplete = True
+            self._notes.append(f"report: {shown} could not be written: {error.strerror}")
+        else:
+            self._notes.append(f"report: {shown}")
 
     def _check(self) -> None:
         """Say once, where pytest was started, that nothing can run here."""

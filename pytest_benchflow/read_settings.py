@@ -63,7 +63,7 @@ class _Reader:
             concurrency=self._concurrency(),
             jobs_dir=self._path("bf_jobs_dir") or self._config.rootpath / "jobs",
             job_name=self._job_name(),
-            json=self._path("bf_json", base=self._config.invocation_params.dir),
+            json=self._json(),
             agent_env=self._env("bf_agent_env"),
             verifier_env=self._env("bf_verifier_env"),
             agent_timeout=self._number("bf_agent_timeout"),
@@ -165,6 +165,15 @@ class _Reader:
         if not match or not 1 <= int(match[1]) <= int(match[2]):
             raise UsageError(f"--bf-shard {text!r} is no slice", advice="write I/N with 1 ≤ I ≤ N, for example 1/4")
         return int(match[1]), int(match[2])
+
+    def _json(self) -> Path | None:
+        path = self._path("bf_json", base=self._config.invocation_params.dir)
+        if path is not None:
+            folder = next(parent for parent in path.parents if parent.exists())
+            if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
+                source = self._raw("bf_json")[1]
+                raise UsageError(f"{source}: {path} cannot be written", advice="name a file in a directory of yours")
+        return path
 
     def _context_root(self) -> Path | None:
         path = self._path("bf_context_root")

@@ -20,7 +20,13 @@ def claim_job_directory(jobs_dir: Path, name: str, run_id: str, *, exact: bool) 
     """
     for number in count(1):
         directory = jobs_dir / (name if number == 1 else f"{name}-{number}")
-        if _claim(directory, run_id):
+        try:
+            claimed = _claim(directory, run_id)
+        except OSError as error:
+            raise UsageError(
+                f"{directory} cannot be made: {error.strerror}", advice="choose another --bf-jobs-dir"
+            ) from None
+        if claimed:
             return directory
         if exact:
             raise UsageError(f"{directory} exists already", advice="choose another --bf-job-name or remove it")

@@ -171,6 +171,24 @@ def test_the_report_fits_its_json_schema(ran: Ran) -> None:
     )
 
 
+def test_a_report_that_cannot_be_written_is_told_and_the_run_is_not_green(project: Project) -> None:
+    project.task("tasks/one", solve="echo > done.txt")
+    project.write(
+        {
+            "conftest.py": """
+            import pathlib
+
+            def pytest_bf_rollout_result(result):
+                pathlib.Path("r.json").mkdir()
+            """
+        }
+    )
+    done = project.run("tasks", "--bf-json=r.json")
+    done.assert_outcomes(passed=1)
+    assert done.ret == pytest.ExitCode.INTERNAL_ERROR
+    done.stdout.fnmatch_lines(["oracle * 1 of 1 *", "report: r.json could not be written: Is a directory"])
+
+
 def test_a_report_is_written_even_if_nothing_ran(project: Project) -> None:
     project.task("tasks/one")
     done = project.run("tasks", "-k", "nothing", "--bf-json=r.json")
