@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_benchflow.agents.base import Access, AgentContext, AgentOutcome, AgentRequest, PromptResult
+from pytest_benchflow.sandboxes import upload_selected
 from pytest_benchflow.tasks import resolve_env
 
 if TYPE_CHECKING:
@@ -73,8 +74,9 @@ class OracleAgent:
     async def connect(self, context: AgentContext) -> OracleSession:
         """Put the stage's solution in place."""
         target = context.task.solution_target
-        assert context.stage.solution_dir is not None  # why_not() refused the rollout otherwise
-        await context.sandbox.upload_dir(context.stage.solution_dir, target)
+        source = context.stage.solution_dir
+        assert source is not None  # why_not() refused the rollout otherwise
+        await upload_selected(context.sandbox, source, target, context.stage.left_out.get(source, ()))
         made = await context.sandbox.exec(f"chmod -R +x {target}", user=0, timeout_sec=60)
         if made.return_code:
             raise FileNotFoundError(f"{target}: {made.stderr.strip()}")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from .base import Backend, Capabilities, ExecResult, Limits, Mount, Process, Sandbox, SandboxImage, SandboxSpec
 from .registry import SandboxRegistry
+from .selection import upload_selected
 
 if TYPE_CHECKING:
     from .leftovers import CONTEXT_PREFIX, Leftovers, Trace, docker_images, docker_leftovers, local_leftovers
@@ -29,6 +30,7 @@ __all__ = [
     "docker_images",
     "docker_leftovers",
     "local_leftovers",
+    "upload_selected",
 ]
 
 

@@ -12,6 +12,7 @@ from .digest import symlinks
 from .discover import task_file
 from .document import DocumentConfig
 from .front_matter import FrontMatterSource
+from .ignored import IGNORE_FILE
 from .layout import Layout, layout_of
 from .model import Document, Task, run_hints
 from .native import expand, prompt_problems
@@ -20,7 +21,7 @@ from .problems import Problem, TaskError, as_errors, in_order
 from .prompts import Prompts, read_prompts, without_canary
 from .stages import build_stages
 from .strategy import Strategy, read_strategy
-from .structure import needs_of
+from .structure import needs_of, script
 from .text import read_text
 from .toml_source import TomlSource
 from .validate import validate
@@ -63,7 +64,10 @@ def load_task(path: Path | str, *, strict: bool = False) -> Task:
         problems = as_errors(problems)
     if parsed.config is None or any(problem.severity == "error" for problem in problems):
         raise TaskError(dict.fromkeys(problems))
-    return _task(Path(directory), Path(file), parsed.config, layout, prompts, strategy, instructions, problems)
+    task = _task(Path(directory), Path(file), parsed.config, layout, prompts, strategy, instructions, problems)
+    if hidden := _hidden_scripts(task):
+        raise TaskError(hidden)
+    return task
 
 
 def parse_file(file: str, source: TomlSource | None = None) -> Parsed:
@@ -117,6 +121,22 @@ def _escapes(directory: str) -> list[Problem]:
             fix = "copy the file into the task, a task has to be complete by itself"
             found.append(Problem(path, None, None, f"is a link to {os.readlink(path)}, outside the task", fix))
     return found
+
+
+def _hidden_scripts(task: Task) -> list[Problem]:
+    """Report scripts that are never copied, although nothing works without them."""
+    needed = []
+    for stage in task.stages:
+        tests = [path for path in stage.tests_dirs if (path / stage.test_script).is_file()]
+        needed += [(stage, path, stage.test_script) for path in tests[-1:] if stage.verifier.uploads_tests]
+        if stage.solution_dir is not None:
+            needed.append((stage, stage.solution_dir, script(task.config, "solve")))
+    fix = "take it out of that file, the task cannot run without it"
+    return [
+        Problem(str(folder / name), None, None, f"is left out by {IGNORE_FILE}", fix)
+        for stage, folder, name in needed
+        if name in stage.left_out.get(folder, ())
+    ]
 
 
 def _task(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from .digest import digest_tree
@@ -10,6 +10,7 @@ from .heads import RunHints
 from .names import tags_of, word
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from .benchflow_table import BenchflowConfig
@@ -82,6 +83,8 @@ class Stage:
     healthcheck: Healthcheck | None
     artifacts: tuple[Artifact, ...]
     """`/logs/artifacts` first, then the task's, then the step's."""
+    left_out: Mapping[Path, tuple[str, ...]] = field(default_factory=dict)
+    """What `.harborignore` files keep out of the copies of tests and solution."""
 
 
 @dataclass(frozen=True, slots=True)

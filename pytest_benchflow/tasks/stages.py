@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .config import AgentConfig, Artifact, StepConfig, TaskConfig
+from .ignored import left_out
 from .model import Network, Stage, StageVerifier
 from .structure import rubric_paths, script
 
@@ -43,6 +44,8 @@ def _stage(
     folder = root / "steps" / step.name if step else None
     tests = [root / layout.tests] + ([folder / layout.tests] if folder else [])
     tests_dirs = tuple(path for path in tests if path.is_dir())
+    solution_dir = _solution(root, folder, layout, script(config, "solve"))
+    copied = (*tests_dirs, solution_dir) if solution_dir else tests_dirs
     return Stage(
         name=step.name if step else None,
         instruction=text,
@@ -52,11 +55,12 @@ def _stage(
         verifier=_verifier(root, config, layout, step, tests_dirs, strategy),
         tests_dirs=tests_dirs,
         test_script=script(config, "test"),
-        solution_dir=_solution(root, folder, layout, script(config, "solve")),
+        solution_dir=solution_dir,
         workdir_dir=folder / "workdir" if folder and (folder / "workdir").is_dir() else None,
         min_reward=step.min_reward if step else None,
         healthcheck=step.healthcheck if step else None,
         artifacts=(ALWAYS_KEPT, *config.artifacts, *(step.artifacts if step else ())),
+        left_out={path: found for path in copied if (found := left_out(root, path))},
     )
 
 

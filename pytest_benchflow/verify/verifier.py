@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_benchflow.errors import SandboxError, VerifierError
+from pytest_benchflow.sandboxes import upload_selected
 from pytest_benchflow.text import tail
 from pytest_benchflow.verify.checks import Checks, read_checks
 from pytest_benchflow.verify.rewards import read_rewards
@@ -74,7 +75,7 @@ class Verifier:
             script += f"\nrm -rf /tests && ln -s {self.target} /tests"
         await self._must(script, "empty /logs/verifier")
         for directory in self.stage.tests_dirs:
-            await self.sandbox.upload_dir(directory, self.target)
+            await upload_selected(self.sandbox, directory, self.target, self.stage.left_out.get(directory, ()))
         if not all(_is_executable(directory / self.stage.test_script) for directory in self.stage.tests_dirs):
             await self._must(f"chmod +x {shlex.quote(self._script)}", "make the test script executable")
 

@@ -163,6 +163,18 @@ def ran(new_project: Callable[..., Project]) -> Project:
         solve="cp /instruction.md done.txt",
         test=reward_when('[ "$(cat /app/done.txt)" = "The real text." ]'),
     )
+    project.task(
+        "tasks/ignoring",
+        solve="ls -A /solution > /app/seen",
+        test=reward_when('[ "$(ls -A /tests /app; cat /app/seen)" = "$(cat /tests/expected)" ]'),
+        files={
+            ".harborignore": "*.md\n",
+            "tests/.harborignore": "data/\n",
+            "tests/data/big.bin": "big\n",
+            "tests/expected": "/app:\nseen\n\n/tests:\nexpected\ntest.sh\nsolve.sh\n",
+            "solution/notes.md": "notes\n",
+        },
+    )
     write_native_task(project.root / "tasks/native", front="agent:\n  timeout_sec: 60\n")
     done = project.run("tasks", "--bf-agent-timeout=60", env={"BENCHFLOW_WORD": "word"})
     project.write({"output.txt": done.stdout.str()})
@@ -182,6 +194,7 @@ def ran(new_project: Callable[..., Project]) -> Project:
         "healthy",
         "prepared",
         "canary",
+        "ignoring",
         "native",
         "final",
     ],
