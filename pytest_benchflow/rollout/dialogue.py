@@ -124,6 +124,12 @@ class Dialogue:
             if user.is_ours:
                 await kill_processes(self._work.sandbox, str(user.name))
 
+    async def hand_over(self) -> None:
+        """Give the agents' user what has come to the workspace since it was made."""
+        user = self._users.get(False)
+        if user is not None and user.is_ours:
+            await create_user(self._work.sandbox, str(user.name), self._work.config.sandbox_setup_timeout)
+
     async def _install(self, part: Part) -> AgentContext:
         user = await self._user(part)
         context = self._context(part, user)

@@ -294,6 +294,8 @@ class Rollout:
             with self._phase("start"):
                 work.stage = stage
                 await work.prepare()
+                if stage.workdir_dir is not None:
+                    await self._agents_ready().hand_over()
 
     def _stage(self) -> StageRun:
         if self._work is None:

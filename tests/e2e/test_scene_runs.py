@@ -151,6 +151,23 @@ def test_root_can_be_asked_for(bots: Project) -> None:
     assert events(bots, "tool_call")[0]["content"] == "root\n"
 
 
+def test_files_that_a_later_step_brings_belong_to_the_agent(bots: Project) -> None:
+    score = "#!/bin/bash\necho 1 > /logs/verifier/reward.txt\n"
+    files = {
+        "steps/one/instruction.md": "RUN: echo first\n",
+        "steps/two/instruction.md": "RUN: echo more >> deep/given && cat deep/given made\n",
+        "steps/two/workdir/deep/given": "given\n",
+        "steps/two/workdir/setup.sh": "#!/bin/bash\necho made > made\n",
+        "tests/test.sh": score,
+    }
+    bots.task("steps/one", toml='[[steps]]\nname = "one"\n[[steps]]\nname = "two"\n', files=files, solve=None)
+    bots.run("steps", "--bf-agent=bot").assert_outcomes(passed=1)
+    assert [(event["status"], event["content"]) for event in events(bots, "tool_call")] == [
+        ("0", "first\n"),
+        ("0", "given\nmore\nmade\n"),
+    ]
+
+
 USER = """
 from pytest_benchflow.rollout import BaseUser
 
