@@ -74,7 +74,9 @@ class TaskFolder(pytest.Directory):
                 if task_files and (task := self._task_in(entry.path, task_files)) is not None:
                     yield from task.collect() if at_once and task.is_plain else [task]
                     continue
-            if is_dir and _contains_itself(entry):
+            if is_dir and not os.access(path, os.X_OK):
+                yield Closed.from_parent(self, path=path)
+            elif is_dir and _contains_itself(entry):
                 yield BrokenLink.from_parent(self, path=path)
             elif is_dir:
                 directory: pytest.Collector | None = ihook.pytest_collect_directory(path=path, parent=self)
@@ -95,6 +97,14 @@ class TaskFolder(pytest.Directory):
             return None
         found = _read(directory, self, task_files)
         return None if found is None else _node(self, _task_file(found, directory), found)
+
+
+class Closed(pytest.File):
+    """A directory that nobody may enter here: pytest would fail on looking for its conftest."""
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        """Refuse it."""
+        raise self.CollectError(f"{self.path} cannot be read: Permission denied; check its permissions")
 
 
 class BrokenLink(pytest.File):

@@ -231,14 +231,8 @@ def test_a_link_that_leads_nowhere_is_left_alone(project: Project) -> None:
     assert project.ids("tasks") == ["tasks/one/task.toml::oracle"]
 
 
-@pytest.mark.parametrize(
-    ("mode", "said"),
-    [
-        (0o111, "tasks/closed cannot be read: Permission denied; check its permissions"),
-        (0o000, "Permission denied"),
-    ],
-)
-def test_a_directory_that_cannot_be_read_is_an_error(project: Project, mode: int, said: str) -> None:
+@pytest.mark.parametrize("mode", [0o111, 0o000, 0o444])
+def test_a_directory_that_cannot_be_read_is_an_error(project: Project, mode: int) -> None:
     project.task("tasks/one")
     project.task("tasks/closed/two")
     closed = project.root / "tasks/closed"
@@ -252,7 +246,9 @@ def test_a_directory_that_cannot_be_read_is_an_error(project: Project, mode: int
     finally:
         closed.chmod(0o755)
     assert done.returncode == pytest.ExitCode.INTERRUPTED, done.stdout + done.stderr
-    assert said in done.stdout
+    assert "tasks/closed cannot be read: Permission denied; check its permissions" in done.stdout
+    assert "tasks/one/task.toml::oracle" in done.stdout
+    assert "PermissionError" not in done.stdout
 
 
 def test_a_conftest_in_the_folder_of_tasks_is_loaded(project: Project) -> None:
