@@ -27,7 +27,7 @@ def refuse_missing(run: Run, cells: Iterable[Cell], task_file: Path) -> None:
 def lacking(run: Run, cell: Cell, task_file: Path) -> str | None:
     """Return what keeps a cell's agent from reaching its model; credentials are the same for every task."""
     from pytest_benchflow.agents import AgentRequest
-    from pytest_benchflow.tasks import load_task
+    from pytest_benchflow.tasks import MissingVariables, TaskError, load_task
 
     agent = run.agents.get(cell.agent)
     if agent.is_trusted:
@@ -35,6 +35,8 @@ def lacking(run: Run, cell: Cell, task_file: Path) -> str | None:
     request = AgentRequest(cell.model, run.settings.effort, run.settings.agent_env)
     try:
         agent.access(load_task(task_file), request)
+    except (TaskError, MissingVariables):
+        return None  # a fault of this one task, which its own rollout will tell
     except BenchflowError as error:
         return str(error)
     return None

@@ -18,7 +18,9 @@ from pytest_benchflow.rollout.result import ErrorInfo, RolloutResult
 from pytest_benchflow.rollout.rollout import Rollout
 from pytest_benchflow.rollout.run import make_config, run_rollout
 from pytest_benchflow.rollout.scenes import Role, Scene, Step, Turn, compile_scenes_to_steps
+from pytest_benchflow.rollout.stage import demand_variables
 from pytest_benchflow.rollout.store import utc_now, write_json
+from pytest_benchflow.rollout.support import refuse_unsupported
 from pytest_benchflow.rollout.users import BaseUser, FunctionUser, PassthroughUser, RoundResult, load_user
 
 __all__ = [
@@ -41,12 +43,14 @@ __all__ = [
     "Turn",
     "agent_spec",
     "compile_scenes_to_steps",
+    "demand_variables",
     "document_prompts",
     "document_scenes",
     "load_rollout_file",
     "load_user",
     "make_config",
     "parse_loop",
+    "refuse_unsupported",
     "rollout_config_from_dict",
     "rollout_config_from_yaml",
     "run_rollout",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pytest_benchflow.errors import BenchflowError
@@ -10,9 +11,11 @@ from pytest_benchflow.rollout.store import write_json
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout.record import Record
+    from pytest_benchflow.rollout.stage import StageRun
     from pytest_benchflow.sandboxes import Sandbox
 
 STOP_TIMEOUT_SEC = 60.0
+_RECOVER_TIMEOUT_SEC = 30.0
 _SHOWN_FILES = 5
 
 
@@ -21,6 +24,13 @@ def write_sandbox_facts(record: Record, sandbox: Sandbox) -> None:
     assert record.directory is not None  # setup() made it
     facts = {"sandbox": record.sandbox, "id": sandbox.id, "workdir": sandbox.workdir}
     write_json(record.directory / "sandbox.json", {**facts, "notes": [*sandbox.notes]})
+
+
+async def recover(work: StageRun) -> None:
+    """Keep the logs and artifacts of agents whose rollout broke, as far as they can still be had."""
+    with suppress(Exception):
+        async with asyncio.timeout(_RECOVER_TIMEOUT_SEC):
+            await work.recover()
 
 
 async def end_sandbox(record: Record, sandbox: Sandbox, *, may_keep: bool) -> None:

@@ -15,12 +15,12 @@ from pytest_benchflow.errors import BenchflowError, CannotRunHere, Category, Usa
 from pytest_benchflow.rollout.cast import Cast
 from pytest_benchflow.rollout.conversation import Conversation, SoftVerification, softly_verified
 from pytest_benchflow.rollout.dialogue import Dialogue, Executed, may_go_on
-from pytest_benchflow.rollout.ending import STOP_TIMEOUT_SEC, end_sandbox, mask_secrets, write_sandbox_facts
+from pytest_benchflow.rollout.ending import STOP_TIMEOUT_SEC, end_sandbox, mask_secrets, recover, write_sandbox_facts
 from pytest_benchflow.rollout.environment import agent_spec, override_notes
 from pytest_benchflow.rollout.healthcheck import wait_until_healthy
 from pytest_benchflow.rollout.letters import Letters
 from pytest_benchflow.rollout.native import document_prompts, document_scenes
-from pytest_benchflow.rollout.preparation import put_uploads, run_hooks
+from pytest_benchflow.rollout.preparation import put_uploads, run_hooks, run_setup_commands
 from pytest_benchflow.rollout.record import Record
 from pytest_benchflow.rollout.resources import Resources
 from pytest_benchflow.rollout.result import ErrorInfo, RolloutResult, StepResult
@@ -30,15 +30,14 @@ from pytest_benchflow.rollout.stage import (
     UNLIMITED_AGENT_SEC,
     StageRun,
     agent_limit,
-    must,
-    verifier_env,
+    demand_variables,
     verifier_limit,
 )
 from pytest_benchflow.rollout.steps import combine, reaches
 from pytest_benchflow.rollout.store import write_json, write_text
 from pytest_benchflow.rollout.support import refuse_document_user, refuse_unsupported
 from pytest_benchflow.services import start_services
-from pytest_benchflow.tasks import load_task, resolve_env
+from pytest_benchflow.tasks import load_task
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout.config import RolloutConfig
@@ -136,8 +135,7 @@ class Rollout:
             self.record.sandbox = backend.name
             refuse_unsupported(self.task, backend, self._cast.agents)
             refuse_document_user(self.task, self.config)
-            for stage in self.task.stages:
-                verifier_env(self.task, stage, self.config)
+            demand_variables(self.task)
             directory = self.record.make_directory(self.config.jobs_dir / (self.config.job_name or ""))
             self.record.digest = await self._resources.digest(self.task)
             facts = {"rollout_name": self.record.name, "task_name": self.task.name, "task_digest": self.record.digest}
@@ -158,9 +156,7 @@ class Rollout:
             self.record.notes += work.sandbox.notes
             write_sandbox_facts(self.record, work.sandbox)
             await put_uploads(work.sandbox, self.config.uploads)
-            for setup in environment.setup_commands:
-                env = resolve_env(setup.env, os.environ, f"{self.task.file}: [environment.setup_commands.env]")
-                await must(work.sandbox, setup.command, setup.timeout_sec, user=setup.user, cwd=setup.cwd, env=env)
+            await run_setup_commands(work.sandbox, self.task)
             await start_services(work.sandbox, self._services)
             await run_hooks(work.sandbox, self.config)
             if environment.healthcheck is not None:
@@ -376,6 +372,8 @@ class Rollout:
             async with asyncio.timeout(STOP_TIMEOUT_SEC):
                 await self.disconnect()
                 if self._work is not None:
+                    if self._ready and self.record.error is not None and not self._interrupted:
+                        await recover(self._work)
                     await self._work.stop()
                     keep = self._started and not self._interrupted
                     await end_sandbox(self.record, self._work.sandbox, may_keep=keep)

@@ -50,6 +50,19 @@ def verifier_env(task: Task, stage: Stage, config: RolloutConfig) -> dict[str, s
     return {**resolved, **config.verifier_env}
 
 
+def demand_variables(task: Task) -> None:
+    """Refuse a task that wants variables which the runner does not have."""
+    environment = task.config.environment
+    tables = [("environment.env", environment.env)]
+    tables += [("environment.setup_commands.env", command.env) for command in environment.setup_commands]
+    for verifier in (stage.verifier for stage in task.stages):
+        tables.append(("verifier.env", verifier.env))
+        if verifier.environment is not None:
+            tables.append(("verifier.environment.env", verifier.environment.env))
+    for name, table in tables:
+        resolve_env(table, os.environ, f"{task.file}: [{name}]")
+
+
 async def must(
     sandbox: Sandbox,
     command: str,
@@ -80,6 +93,7 @@ class StageRun:
     backend: Backend
     sandbox: Sandbox
     _verifier_sandbox: Sandbox | None = field(default=None, init=False)
+    _taken_out: Stage | None = field(default=None, init=False)
 
     @property
     def is_last(self) -> bool:
@@ -137,17 +151,26 @@ class StageRun:
             sandbox, self._verifier_sandbox = self._verifier_sandbox, None
             await sandbox.stop()
 
+    async def recover(self) -> None:
+        """Take out what the agent left in a stage that broke before it was verified."""
+        if self._taken_out is not self.stage:
+            await self._take_logs()
+            await keep_artifacts(self.sandbox, self.stage.artifacts, self.output / "artifacts")
+
     async def _collect(self) -> list[Kept]:
-        output = self.output
-        try:
-            await self.sandbox.download_dir("/logs/agent", output / "agent")
-        except FileNotFoundError:
-            self.record.notes.append("the agent removed /logs/agent")
+        await self._take_logs()
         if self.record.outcome is AgentOutcome.NONZERO_EXIT:
-            write_text(output / "agent" / "exit-code.txt", f"{self.record.detail}\n")
+            write_text(self.output / "agent" / "exit-code.txt", f"{self.record.detail}\n")
         for hook in self.stage.verifier.collect:
             await self._try_hook(hook.command, hook.user, hook.timeout_sec)
-        return await keep_artifacts(self.sandbox, self.stage.artifacts, output / "artifacts")
+        return await keep_artifacts(self.sandbox, self.stage.artifacts, self.output / "artifacts")
+
+    async def _take_logs(self) -> None:
+        self._taken_out = self.stage
+        try:
+            await self.sandbox.download_dir("/logs/agent", self.output / "agent")
+        except FileNotFoundError:
+            self.record.notes.append("the agent removed /logs/agent")
 
     async def _try_hook(self, command: str, user: str | int | None, timeout_sec: float) -> None:
         """Run a collect hook; its failure is noted and nothing more."""

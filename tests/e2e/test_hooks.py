@@ -264,6 +264,19 @@ def test_an_agent_that_breaks_in_install_is_an_error(project: Project) -> None:
     assert "Traceback" not in done.stdout.str()
 
 
+def test_what_an_agent_left_is_kept_although_its_rollout_broke(project: Project) -> None:
+    project.task("tasks/one", toml='artifacts = ["/app/work.txt"]\n')
+    broken = FAKE_AGENT.replace(
+        "        return PromptResult(AgentOutcome.COMPLETED, n_tool_calls=1)",
+        """\
+        await self.context.sandbox.exec("echo log > /logs/agent/own.log; echo work > /app/work.txt", user=0)
+        raise RuntimeError("no answer")""",
+    )
+    project.write({"conftest.py": broken}).run("--bf-agent=fake").assert_outcomes(errors=1)
+    assert (project.rollout_dir() / "agent/own.log").read_text() == "log\n"
+    assert (project.rollout_dir() / "artifacts/app/work.txt").read_text() == "work\n"
+
+
 def test_a_name_that_is_registered_twice_is_a_usage_error(project: Project) -> None:
     project.task("tasks/one")
     done = project.write({"conftest.py": FAKE_AGENT.replace('name = "fake"', 'name = "nop"')}).run()

@@ -33,19 +33,34 @@ def test_a_dry_run_lists_the_cells_and_starts_nothing(
     project.task("tasks/sound")
     project.task("tasks/unsolved", solve=None)
     project.task("tasks/later", toml='[benchflow]\nskip = "not yet"\n')
+    project.task("tasks/gpus", toml="[environment]\ngpus = 1\n")
+    project.task("tasks/token", toml='[verifier.environment.env]\nT = "${BENCHFLOW_NOT_SET}"\n')
+    (project.task("tasks/linked") / "tests/link").symlink_to("/etc/passwd")
     done = project.run("tasks", "--bf-dry-run", "--bf-agent=oracle,nop", *workers)
     assert done.ret == 0
     done.stdout.fnmatch_lines(
         [
+            "tasks/gpus/task.toml::oracle  *the local sandbox cannot give ?environment? gpus; use --bf-sandbox docker",
             "tasks/later/task.toml::oracle  will be skipped: not yet",
+            "tasks/linked/task.toml::oracle  *is a link to /etc/passwd, outside the task*",
             "tasks/sound/task.toml::oracle  ready",
             "tasks/sound/task.toml::nop  ready",
+            "tasks/token/task.toml::oracle  *needs the environment variable BENCHFLOW_NOT_SET*",
             "tasks/unsolved/task.toml::oracle  will be skipped: no oracle solution*",
             "tasks/unsolved/task.toml::nop  ready",
-            "6 rollouts on local*none calls a model, so they cost nothing",
+            "12 rollouts on local*none calls a model, so they cost nothing",
         ]
     )
     assert not (project.root / "jobs").exists()
+
+
+def test_a_dry_run_says_that_the_sandbox_cannot_run(project: Project) -> None:
+    project.task("tasks/one")
+    done = project.run("tasks", "--bf-dry-run", "--bf-sandbox=docker")
+    assert done.ret == 0
+    done.stdout.fnmatch_lines(
+        ["tasks/one/task.toml::oracle  ready", "nothing can run: *Docker*", "1 rollouts on docker*"]
+    )
 
 
 def test_shards_are_disjoint_even_and_together_everything(new_project: Callable[..., Project]) -> None:
