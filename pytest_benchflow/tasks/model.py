@@ -55,7 +55,8 @@ class StageVerifier:
     collect: tuple[CollectHook, ...]
     service: str
     pytest_plugins: tuple[str, ...]
-    reward_range: tuple[float, float]
+    reward_range: tuple[float, float] | None
+    """Lowest and highest reward, if the task says so; else any number is one."""
     judge: Judge | None
     rubric: Path | None
     hardening: Hardening

@@ -48,7 +48,7 @@ def _stage(
     copied = (*tests_dirs, solution_dir) if solution_dir else tests_dirs
     return Stage(
         name=step.name if step else None,
-        instruction=text,
+        instruction="\n\n".join(part for part in (own.prompt_prefix or agent.prompt_prefix, text) if part),
         agent_timeout_sec=own.timeout_sec if own.timeout_sec is not None else agent.timeout_sec,
         agent_user=own.user if own.user is not None else agent.user,
         agent_network=_network(own, agent, config.environment),
@@ -94,7 +94,7 @@ def _verifier(
         collect=task.collect if step is None else (*task.collect, *own.collect),
         service=own.service if "service" in said else task.service,
         pytest_plugins=own.pytest_plugins if "pytest_plugins" in said else task.pytest_plugins,
-        reward_range=own.reward_range if "reward_range" in said else task.reward_range,
+        reward_range=own.reward_range or task.reward_range,
         judge=judge,
         rubric=_rubric(root, own if own.judge else task, layout) if kind == "llm-judge" else None,
         hardening=own.hardening if "hardening" in said else task.hardening,

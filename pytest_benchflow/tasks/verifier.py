@@ -64,7 +64,7 @@ class VerifierConfig(Table):
     collect: tuple[CollectHook, ...] = ()
     service: NonEmpty = "main"
     pytest_plugins: tuple[str, ...] = ()
-    reward_range: Annotated[tuple[Number, Number], BeforeValidator(_range)] = (0.0, 1.0)
+    reward_range: Annotated[tuple[Number, Number], BeforeValidator(_range)] | None = None
     judge: Judge | None = None
     memory: Memory | None = None
     hardening: Hardening = Field(default_factory=Hardening)

@@ -15,8 +15,20 @@ _MAX_BYTES = 1_000_000
 _TOLERANCE = 1e-9
 
 
-def read_rewards(directory: Path) -> dict[str, float]:
-    """Return the rewards in a verifier's log directory; `reward.json` beats `reward.txt`, and both must agree."""
+def read_rewards(directory: Path, within: tuple[float, float] | None = None) -> dict[str, float]:
+    """Return the rewards in a verifier's log directory, all of them within the range that the task declares."""
+    rewards = _read(directory)
+    for key, value in rewards.items():
+        if within is not None and not within[0] <= value <= within[1]:
+            raise RewardError(
+                f"{one_line(key)} is {value:g}, outside [{within[0]:g}, {within[1]:g}]",
+                advice="scale it, or widen [verifier] reward_range",
+            )
+    return rewards
+
+
+def _read(directory: Path) -> dict[str, float]:
+    """Read the files; `reward.json` beats `reward.txt`, and both must agree."""
     as_json, as_txt = directory / REWARD_JSON, directory / REWARD_TXT
     has_json, has_txt = _is_file(as_json), _is_file(as_txt)
     if not has_json and not has_txt:

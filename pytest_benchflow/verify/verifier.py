@@ -60,7 +60,7 @@ class Verifier:
             await self._run_script()
         finally:
             await self._collect(into)
-        return Verification(read_rewards(into), read_checks(into))
+        return Verification(read_rewards(into, self.stage.verifier.reward_range), read_checks(into))
 
     async def clear(self) -> None:
         """Take tests and results away again, so that the next step's agent sees neither."""

@@ -63,6 +63,7 @@ def write_tasks(project: Project) -> None:
     project.task("tasks/no-reward", test="echo nothing")
     project.task("tasks/bad-reward", test=f"echo true > {REWARD}")
     project.task("tasks/two-rewards", test=f"echo 1 > {REWARD}; echo '{{\"reward\": 0}}' > /logs/verifier/reward.json")
+    project.task("tasks/out-of-range", test=f"echo 2 > {REWARD}", toml="[verifier]\nreward_range = [0, 1]\n")
     project.task("tasks/verifier-hangs", test=f"echo 1 > {REWARD}; sleep 300", toml="[verifier]\ntimeout_sec = 1\n")
     project.task("tasks/no-logs", test="rm -rf /logs/verifier")
     project.task("tasks/build-fails", dockerfile=f"{DOCKERFILE}RUN echo printed-$((40+2)) && false\n")
@@ -96,6 +97,7 @@ ERRORS = {
     "no-reward": ("reward", "verify", "the verifier left no reward.txt or reward.json"),
     "bad-reward": ("reward", "verify", "reward.txt holds 'true"),
     "two-rewards": ("reward", "verify", "reward.json says 0 and reward.txt says 1"),
+    "out-of-range": ("reward", "verify", "reward is 2, outside [0, 1]"),
     "verifier-hangs": ("verifier", "verify", "did not end within 1 s"),
     "no-logs": ("verifier", "verify", "the verifier removed /logs/verifier"),
     "build-fails": ("build", "start", "false"),
@@ -244,7 +246,7 @@ def test_one_summary_line_per_agent_names_the_errors(ran: Ran) -> None:
     (row,) = [line for line in ran.run.outlines if line.startswith("oracle ")]
     assert f"{len(PASSED)} of {len(ran.cases)}" in row
     assert "4 unsupported" in row
-    assert "3 reward" in row
+    assert "4 reward" in row
 
 
 def test_a_missing_variable_is_taken_from_the_environment_when_it_is_there(ran: Ran) -> None:

@@ -232,3 +232,18 @@ def test_links_count_in_the_digest(make_task):
     first = task.digest()
     (task.path / "environment/sub").symlink_to(".")
     assert task.digest() != first
+
+
+def test_a_prefix_comes_before_every_instruction(make_task):
+    steps = '[[steps]]\nname = "one"\n[[steps]]\nname = "two"\nagent = {prompt_prefix = "Be brief."}\n'
+    files = {"steps/one/instruction.md": "First.\n", "steps/two/instruction.md": "Second.\n"}
+    task = load_task(make_task(f'[agent]\nprompt_prefix = "Be careful."\n{steps}', files))
+    assert [stage.instruction for stage in task.stages] == ["Be careful.\n\nFirst.\n", "Be brief.\n\nSecond.\n"]
+
+
+def test_a_reward_range_is_inherited_and_absent_unless_declared(make_task):
+    files = {"steps/one/instruction.md": "x", "steps/two/instruction.md": "x"}
+    steps = '[[steps]]\nname = "one"\n[[steps]]\nname = "two"\nverifier = {reward_range = [0, 5]}\n'
+    task = load_task(make_task(f"[verifier]\nreward_range = [-1, 10]\n{steps}", files))
+    assert [stage.verifier.reward_range for stage in task.stages] == [(-1.0, 10.0), (0.0, 5.0)]
+    assert load_task(make_task(name="other")).stages[0].verifier.reward_range is None

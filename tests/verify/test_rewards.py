@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -232,3 +233,24 @@ def test_any_reward_json_gives_finite_numbers_or_one_line(text: str) -> None:
     else:
         assert found
         assert all(type(value) is float and math.isfinite(value) for value in found.values())
+
+
+@pytest.mark.parametrize(
+    ("txt", "within", "error"),
+    [
+        ("7", None, None),
+        ("1", (0.0, 1.0), None),
+        ("10", (0.0, 10.0), None),
+        ("1.5", (0.0, 1.0), "reward is 1.5, outside [0, 1]; scale it, or widen [verifier] reward_range"),
+        ("-2", (-1.0, 10.0), "reward is -2, outside [-1, 10]; scale it, or widen [verifier] reward_range"),
+    ],
+)
+def test_a_range_that_the_task_declares_is_kept(
+    tmp_path: Path, txt: str, within: tuple[float, float] | None, error: str | None
+) -> None:
+    (tmp_path / "reward.txt").write_text(txt)
+    if error is None:
+        assert read_rewards(tmp_path, within) == {"reward": float(txt)}
+    else:
+        with pytest.raises(RewardError, match=re.escape(error)):
+            read_rewards(tmp_path, within)
