@@ -52,7 +52,7 @@ def _property_name(key: str) -> str:
 
 def amend(item: pytest.Item, report: pytest.TestReport) -> None:
     """Complete a phase's report of an item that has a rollout."""
-    result = item.stash.get(RESULT, None)
+    result = _result_of(item)
     if result is None:
         return
     if report.when == "setup":
@@ -64,6 +64,14 @@ def amend(item: pytest.Item, report: pytest.TestReport) -> None:
     if report.failed and report.when in ("setup", "call"):
         _show(report, result)
         _excuse(item, report)
+
+
+def _result_of(item: pytest.Item) -> RolloutResult | None:
+    """Return the result of an item's rollout, as its own `bf_result` gave it if a conftest has one."""
+    from pytest_benchflow.rollout import RolloutResult
+
+    given = getattr(item, "funcargs", {}).get("bf_result")
+    return given if isinstance(given, RolloutResult) else item.stash.get(RESULT, None)
 
 
 def _show(report: pytest.TestReport, result: RolloutResult) -> None:

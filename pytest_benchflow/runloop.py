@@ -50,7 +50,9 @@ def result_for(run: Run, request: pytest.FixtureRequest) -> RolloutResult:
     if future is not None:
         with short_errors():
             result = future.result()
-    elif overridden(node) & _LATER_LINKS:
+    elif later := overridden(node) & _LATER_LINKS:
+        if "bf_session" in later:
+            request.getfixturevalue("bf_session")  # the session it leaves open is the one that the agent works in
         rollout = OnEngine.unwrap(request.getfixturevalue("bf_rollout"))
         result = run.wait(rollout.finish())
     else:

@@ -72,6 +72,10 @@ class Dialogue:
         """Whether a session is open."""
         return self._session is not None
 
+    def is_open_for(self, role: Role) -> bool:
+        """Whether the open session is a role's."""
+        return self._session is not None and self._part is not None and self._part.role == role
+
     @property
     def user(self) -> str | int | None:
         """Who the connected agent is in the sandbox."""

@@ -320,7 +320,7 @@ class Rollout:
         talk, letters = self._agents_ready(), Letters(self.sandbox, self.record)
         last: PlannedTurn | None = None
         for turn in turns:
-            if last is None or session_key(last) != session_key(turn):
+            if not talk.is_open_for(turn.role) if last is None else session_key(last) != session_key(turn):
                 await self.connect_for(turn)
             done = await self.execute(await letters.deliver(turn))
             await letters.collect(turn, talk.user)

@@ -229,8 +229,43 @@ def overridden(new_project: Callable[..., Project]) -> pytest.RunResult:
     project.task("tasks/task/one")
     project.task("tasks/sandbox/one", solve="cp /app/prepared /app/done.txt")
     project.task("tasks/user/one")
+    project.task("tasks/agent/one", solve="cp /app/prepared /app/done.txt")
+    project.task("tasks/session/one", solve="cp /app/prepared /app/done.txt")
+    project.task("tasks/rollout/one", solve="cp /app/prepared /app/done.txt")
+    project.task("tasks/result/one", test=HALF)
+    project.task("tasks/other/one")
+    for link in ("agent", "session", "rollout"):
+        project.write(
+            {
+                f"tasks/{link}/conftest.py": f"""
+                import asyncio
+                import pytest
+
+                @pytest.fixture
+                def bf_{link}(bf_{link}, bf_sandbox):
+                    done = asyncio.run(bf_sandbox.exec("echo prepared >> /app/prepared"))
+                    assert done.return_code == 0
+                    return bf_{link}
+                """
+            }
+        )
     project.write(
         {
+            "tasks/result/conftest.py": """
+            import pytest
+
+            @pytest.fixture
+            def bf_result(bf_result):
+                return bf_result.model_copy(update={"threshold": 0.25})
+            """,
+            "tasks/other/conftest.py": """
+            import dataclasses
+            import pytest
+
+            @pytest.fixture
+            def bf_result(bf_run, bf_config):
+                return bf_run(dataclasses.replace(bf_config, agent="nop"))
+            """,
             "tasks/config/conftest.py": """
             import dataclasses
             import pytest
@@ -269,16 +304,28 @@ def overridden(new_project: Callable[..., Project]) -> pytest.RunResult:
             """,
         }
     )
-    run = project.run("tasks", "-v")
+    run = project.run("tasks", "-v", "--bf-json=r.json")
     project.write({"prompts": "\n".join(path.read_text() for path in project.root.glob("jobs/*/*/prompts.json"))})
     run.outlines.append((project.root / "prompts").read_text())
+    run.outlines.append((project.root / "r.json").read_text())
     run.outlines.append("around " + (project.root / "around").read_text())
     return run
 
 
 @pytest.mark.parametrize(
     ("folder", "outcome"),
-    [("config", "PASSED"), ("plain", "FAILED"), ("sandbox", "PASSED"), ("task", "PASSED"), ("user", "PASSED")],
+    [
+        ("agent", "PASSED"),
+        ("config", "PASSED"),
+        ("other", "FAILED"),
+        ("plain", "FAILED"),
+        ("result", "PASSED"),
+        ("rollout", "PASSED"),
+        ("sandbox", "PASSED"),
+        ("session", "PASSED"),
+        ("task", "PASSED"),
+        ("user", "PASSED"),
+    ],
 )
 def test_a_folder_changes_the_rollouts_below_it(overridden: pytest.RunResult, folder: str, outcome: str) -> None:
     overridden.stdout.fnmatch_lines([f"tasks/{folder}/one/task.toml::oracle {outcome}*"])
@@ -286,6 +333,13 @@ def test_a_folder_changes_the_rollouts_below_it(overridden: pytest.RunResult, fo
 
 def test_a_changed_task_is_what_runs(overridden: pytest.RunResult) -> None:
     assert any("Changed." in line for line in overridden.outlines)
+
+
+def test_the_report_has_the_results_that_the_fixtures_gave(overridden: pytest.RunResult) -> None:
+    (report,) = [json.loads(line) for line in overridden.outlines if line.startswith('{\n  "schema_version"')]
+    results = {entry["id"].split("/")[1]: entry["result"] for entry in report["rollouts"]}
+    assert len(results) == 10
+    assert (results["result"]["threshold"], results["other"]["agent"]) == (0.25, "nop")
 
 
 def test_a_fixture_of_the_users_is_used_for_rollouts(overridden: pytest.RunResult) -> None:
