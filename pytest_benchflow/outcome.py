@@ -27,10 +27,8 @@ def judge(result: RolloutResult, *, must_fail: bool = False) -> Verdict:
     if result.error is not None or result.reward is None:
         return Verdict("error", error_text(result))
     if result.passed and must_fail:
-        return Verdict(
-            "failed",
-            f"{result.agent} passed: the verifier gives {result.reward:.2f} to an agent that did nothing",
-        )
+        said = f"{result.agent} passed: the verifier gives {result.reward:.2f} to an agent that did nothing"
+        return Verdict("failed", " · ".join([said, *_where(result)]))
     if result.passed or must_fail:
         return Verdict("passed")
     return Verdict("failed", failure_text(result))

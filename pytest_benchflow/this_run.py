@@ -18,7 +18,7 @@ from pytest_benchflow.current import short_errors
 from pytest_benchflow.errors import UsageError
 from pytest_benchflow.matrix import Cell, SceneChoice, cells
 from pytest_benchflow.read_settings import read_settings
-from pytest_benchflow.settings import Settings, default_concurrency
+from pytest_benchflow.settings import AgentChoice, Settings, default_concurrency
 
 if TYPE_CHECKING:
     from pytest_benchflow.agents import AgentRegistry
@@ -59,6 +59,7 @@ class Run:
         self.futures: dict[str, Future[RolloutResult]] = {}
         for name in (*(agent.name for agent in self.settings.agents), *self._scene_agents()):
             self.agents.get(name)
+        self.settings = replace(self.settings, agents=tuple(map(self._with_own_models, self.settings.agents)))
         self.sandbox_name, self.sandbox_reason = self.sandboxes.resolve(self.settings.sandbox)
 
     @cached_property
@@ -159,6 +160,24 @@ class Run:
                 self.settings.agents, trials, lambda name: self.agents.get(name).takes_model, self._scene_choices()
             )
         return self._cells[trials]
+
+    def _with_own_models(self, choice: AgentChoice) -> AgentChoice:
+        """Return an agent without the models that `agent=model` means for other ones; aliases are the same agent."""
+        own: list[str | None] = []
+        for model in choice.models:
+            word, _, rest = (model or "").partition("=")
+            owner = self._agent_called(word) if rest else None
+            if owner is None:
+                own.append(model)
+            elif owner == self._agent_called(choice.name):
+                own.append(rest)
+        return replace(choice, models=tuple(own) or (None,))
+
+    def _agent_called(self, word: str) -> str | None:
+        try:
+            return self.agents.get(word).name
+        except UsageError:
+            return None
 
     def _scene_agents(self) -> list[str]:
         """Return the agents that scene files name; reading them here makes what is wrong with them a usage error."""

@@ -231,6 +231,14 @@ def test_an_agent_of_the_conftest_runs_once_per_model(with_agent: Project) -> No
     ]
 
 
+def test_models_meant_for_other_agents_are_left_to_them(with_agent: Project) -> None:
+    options = ("--bf-agent=fake", "--bf-model=fake=own", "--bf-model=gemini=other", "--bf-model=odd=name")
+    assert with_agent.ids("tasks", *options) == [
+        "tasks/one/task.toml::fake/own",
+        "tasks/one/task.toml::fake/odd-name",
+    ]
+
+
 def test_models_are_selected_by_mark(with_agent: Project) -> None:
     options = ("--bf-agent=fake", "--bf-model=a", "--bf-model=b", "--bf-trials=2")
     assert with_agent.ids(*options, "-m", "bf(model='b')") == [
