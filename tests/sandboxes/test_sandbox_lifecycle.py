@@ -68,6 +68,14 @@ def test_it_fulfils_the_protocols(backend: LocalBackend) -> None:
     assert isinstance(typed.create(SandboxSpec("x")), Sandbox)
 
 
+async def test_an_interpreter_that_cannot_be_run_is_told_by_preflight(
+    backend: LocalBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    with pytest.raises(SandboxError, match=r"the local sandbox cannot start: .*No such file.*/nowhere/python"):
+        await backend.preflight()
+
+
 async def test_preflight_passes_here(backend: LocalBackend) -> None:
     await backend.preflight()
 

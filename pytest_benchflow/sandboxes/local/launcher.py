@@ -88,20 +88,27 @@ class Launcher:
     def _connection(self) -> socket.socket:
         if self._socket is None:
             ours, theirs = wire.pair()
-            with theirs:
-                self._process = subprocess.Popen(
-                    [sys.executable, "-I", "-S", "-X", "utf8", "-c", _CODE, str(_HERE), str(theirs.fileno())],
-                    pass_fds=[theirs.fileno()],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    env={key: os.environ[key] for key in _KEPT_VARIABLES if key in os.environ},
-                    cwd="/",
-                    # Ctrl-C goes to the terminal's process group; the zygote ends when the runner does.
-                    start_new_session=True,
-                )
+            try:
+                with theirs:
+                    self._process = self._zygote(theirs.fileno())
+            except OSError:
+                ours.close()
+                raise
             self._socket = ours
         return self._socket
+
+    def _zygote(self, socket_fd: int) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", "-X", "utf8", "-c", _CODE, str(_HERE), str(socket_fd)],
+            pass_fds=[socket_fd],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={key: os.environ[key] for key in _KEPT_VARIABLES if key in os.environ},
+            cwd="/",
+            # Ctrl-C goes to the terminal's process group; the zygote ends when the runner does.
+            start_new_session=True,
+        )
 
 
 def _tidy(cgroups: Cgroups, times: int) -> None:

@@ -29,6 +29,8 @@ async def check(host: Host, launcher: Launcher) -> None:
         machine = await Machine.start(launcher, MachineConfig("preflight", host.privileged, network=False))
     except SandboxError as error:
         raise explain(error.message, host) from None
+    except OSError as error:
+        raise SandboxError(f"the local sandbox cannot start: {error}", retryable=False) from None
     await machine.stop()
 
 
