@@ -13,6 +13,8 @@ REWARD_TXT = "reward.txt"
 REWARD_JSON = "reward.json"
 _MAX_BYTES = 1_000_000
 _TOLERANCE = 1e-9
+_LARGEST = 1e100
+"""Beyond this, sums over many rollouts would overflow."""
 
 
 def read_rewards(directory: Path, within: tuple[float, float] | None = None) -> dict[str, float]:
@@ -82,7 +84,7 @@ def _number(key: str, value: object) -> float:
 
 
 def _finite(value: float, where: str) -> float:
-    if not math.isfinite(value):
+    if not abs(value) <= _LARGEST:
         raise RewardError(f"{where} is {value}", advice="give a finite number")
     return value
 
