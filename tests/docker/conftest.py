@@ -14,7 +14,7 @@ from pytest_benchflow.sandboxes.docker import DockerBackend, daemon_answers
 from pytest_benchflow.sandboxes.docker.context import BuildContext
 
 BASE = "debian:bookworm-slim"
-NEEDS_NO_DAEMON = {"test_local_conformance.py", "test_docker_units.py"}
+NEEDS_NO_DAEMON = {"test_docker_units.py"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -40,6 +40,8 @@ def main(uid: int, scratch: Path, arguments: list[str]) -> None:
         "PYTHONHOME": str(scratch / "python"),
         "PYTHONPATH": f"{scratch}/packages:{scratch}/project",
         "PYTHONDONTWRITEBYTECODE": "1",
+        # Where the interpreter is a shared library, its own path to it leads through root's home.
+        "LD_LIBRARY_PATH": str(scratch / "python" / "lib"),
     }
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     program = str(scratch / "python" / "bin" / version)

@@ -1,4 +1,4 @@
-"""Mounts of the local sandbox, as root and as an ordinary user."""
+"""Mounts of the local sandbox."""
 
 from __future__ import annotations
 
@@ -7,11 +7,6 @@ from pathlib import Path
 from sandbox_helpers import StartSandbox
 
 from pytest_benchflow.sandboxes import Mount
-from pytest_benchflow.testing.mounts import MountTests
-
-
-class TestMounts(MountTests):
-    factory = "pytest_benchflow.sandboxes.local:LocalBackend"
 
 
 async def test_a_link_in_the_environment_cannot_lead_a_mount_to_the_host(start: StartSandbox, tmp_path: Path) -> None:

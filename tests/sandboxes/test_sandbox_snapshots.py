@@ -1,4 +1,4 @@
-"""Snapshots of the local sandbox, as root and as an ordinary user."""
+"""Snapshots of the local sandbox: layers, owners, holes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,6 @@ from sandbox_helpers import StartSandbox, needs_users, output
 from pytest_benchflow.errors import SandboxError
 from pytest_benchflow.sandboxes import Sandbox, SandboxSpec
 from pytest_benchflow.sandboxes.local import LocalBackend
-from pytest_benchflow.testing.snapshots import SnapshotTests
-
-
-class TestSnapshots(SnapshotTests):
-    factory = "pytest_benchflow.sandboxes.local:LocalBackend"
 
 
 @pytest.fixture
