@@ -188,7 +188,10 @@ async def test_a_machine_with_only_the_callers_python_lends_it(cache: Path) -> N
         await sandbox.exec("rm -f /usr/bin/python3* /usr/local/bin/python3*; useradd agent")
         user = "agent" if sandbox.capabilities.users else None
         code = "import json, sys; print(sys.base_prefix)"
-        assert await output(sandbox, f"python3 -c '{code}'", user=user) == f"{os.path.realpath(sys.base_prefix)}\n"
+        # An interpreter that was moved needs help to find its library, here and there.
+        env = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
+        seen = await output(sandbox, f"python3 -c '{code}'", user=user, env=env)
+        assert seen == f"{os.path.realpath(sys.base_prefix)}\n"
         assert "Read-only" in await output(sandbox, f"touch {sys.base_prefix}/x")
     finally:
         await backend.aclose()

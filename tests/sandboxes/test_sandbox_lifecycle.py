@@ -156,7 +156,7 @@ def _newest_zygote() -> int:
 
 
 RUNNER = """
-import asyncio, pathlib, sys
+import asyncio, signal
 from pytest_benchflow.sandboxes import SandboxSpec
 from pytest_benchflow.sandboxes.local import LocalBackend
 
@@ -170,6 +170,9 @@ async def main():
     print("up", flush=True)
     await asyncio.sleep(100)
 
+# Whoever runs the tests in the background may have these ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 asyncio.run(main())
 """
 
