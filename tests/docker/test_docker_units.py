@@ -300,6 +300,7 @@ def context(tmp_path: Path, dockerfile: str) -> BuildContext:
         ("FROM a\nRUN --mount=type=cache,target=/c x", True),
         ("FROM a\nCOPY --chmod=755 a b", True),
         ("FROM a\nCOPY --from=x --chown=1 a b", False),
+        ("FROM a\nCOPY --chown=1 \\\n  --chmod=755 a b", True),
         ("FROM a\nRUN <<EOF\nx\nEOF", True),
         ("FROM a\nRUN test 1 -lt 2", False),
     ],
@@ -311,6 +312,20 @@ def test_which_dockerfiles_need_buildkit(tmp_path: Path, dockerfile: str, needs:
 def test_line_that_needs_buildkit(tmp_path: Path) -> None:
     made = context(tmp_path, "FROM a\nRUN x\n\n\nRUN --mount=type=cache,target=/c y\nRUN <<EOF\nz\nEOF\n")
     assert made.buildkit_line == 5
+
+
+@pytest.mark.parametrize(
+    ("dockerfile", "needs"),
+    [
+        ("FROM a\nARG TARGETARCH\nRUN x", True),
+        ("ARG BUILDPLATFORM\nFROM a", True),
+        ("FROM a\narg A=1 TARGETOS", True),
+        ("FROM a\nRUN echo ARG TARGETARCH", False),
+        ("FROM a\nARG MY_TARGETS", False),
+    ],
+)
+def test_which_dockerfiles_ask_for_the_platform(tmp_path: Path, dockerfile: str, needs: bool) -> None:
+    assert context(tmp_path, dockerfile).needs_platform is needs
 
 
 @pytest.mark.parametrize(

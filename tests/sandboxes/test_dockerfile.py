@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_benchflow.errors import BuildError, UnsupportedError
 from pytest_benchflow.sandboxes.local.dockerfile import KEYWORDS, Instruction, parse
+from pytest_benchflow.sandboxes.local.ignore import IgnoreRules
 from pytest_benchflow.sandboxes.local.image import Copy, Run
 from pytest_benchflow.sandboxes.local.plan import make_plan
 from pytest_benchflow.sandboxes.local.substitution import SubstitutionError, expand, split_words
@@ -39,6 +42,9 @@ def instructions(text: str) -> list[Instruction]:
         ("RUN echo $((1<<2))", Instruction(2, "RUN", "echo $((1<<2))")),
         ("COPY --chown=a:b --chmod=755 x y", Instruction(2, "COPY", "x y", {"chown": "a:b", "chmod": "755"})),
         ("ENV A=--x", Instruction(2, "ENV", "A=--x")),
+        ("ENV A='x\ty'", Instruction(2, "ENV", "A='x\ty'")),
+        ("RUN a \\\r\n b\r\n", Instruction(2, "RUN", "a  b")),
+        ("RUN a\x0cb\u2028c", Instruction(2, "RUN", "a\x0cb\u2028c")),
     ],
 )
 def test_one_instruction_is_read(text: str, expected: Instruction) -> None:
@@ -64,6 +70,7 @@ def test_the_escape_directive_is_obeyed() -> None:
         ("FROM x\nWORKDIR ${A\n", "Dockerfile:2: WORKDIR ${A: a ${ is never closed"),
         ("FROM x\nSHELL bash\n", 'Dockerfile:2: SHELL takes a list, for example SHELL ["/bin/bash", "-c"]'),
         ("FROM x\nCOPY a\n", "Dockerfile:2: COPY a needs a source and a target"),
+        ("FROM x\nCOPY a b /x\n", "Dockerfile:2: COPY of several files needs a directory; write /x/ as its target"),
         ("FROM x\nCOPY --chmod=u+x a b\n", "Dockerfile:2: --chmod=u+x is no octal number, for example 755"),
     ],
 )
@@ -143,6 +150,32 @@ def test_an_argument_of_the_outer_scope_must_be_declared_again() -> None:
     assert make_plan(parse("ARG A=1\nFROM x\nENV B=$A\n")).image.env == {"B": ""}
 
 
+def test_arguments_tell_the_platform_to_stages_that_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.uname", lambda: SimpleNamespace(machine="aarch64"))
+    text = "FROM --platform=$BUILDPLATFORM x\nENV NONE=$TARGETARCH\nARG TARGETARCH\nARG TARGETOS=mine\n"
+    plan = make_plan(parse(f"{text}ENV A=$TARGETOS/$TARGETARCH\n"))
+    assert plan.image.env == {"NONE": "", "A": "mine/arm64"}
+
+
+@pytest.mark.parametrize(
+    ("rules", "hidden", "kept"),
+    [
+        ("*.log\n!keep.log", ["a.log"], ["keep.log", "deep/a.log", "a.logs"]),
+        ("dir\n!dir/keep", ["dir", "dir/a", "dir/b/c"], ["dir/keep", "dir/keep/x", "other/dir"]),
+        ("/top\n./dot\ntrail/", ["top", "dot", "trail", "trail/x"], ["deep/top"]),
+        ("**/tmp\n**/*.o", ["tmp", "a/b/tmp/c", "x.o", "a/x.o"], ["tmpx", "a/o"]),
+        ("docs/**/x", ["docs/x", "docs/a/b/x"], ["docs/a/y"]),
+        ("x[1-3].txt\n[^a]z", ["x2.txt", "bz"], ["x4.txt", "az"]),
+        ("\\*star\n[z-a]\nno]\n[open", ["*star", "no]", "[open"], ["a-star", "z"]),
+        ("# comment\n\n  lead  \nnot?", ["lead", "nota"], ["# comment", "not"]),
+    ],
+)
+def test_ignored_is_what_docker_ignores(tmp_path: Path, rules: str, hidden: list[str], kept: list[str]) -> None:
+    (tmp_path / ".dockerignore").write_text(rules)
+    ignore = IgnoreRules.read(tmp_path / ".dockerignore")
+    assert [name for name in (*hidden, *kept) if ignore.hides(name)] == hidden
+
+
 def test_path_is_added_to_the_one_of_the_base() -> None:
     plan = make_plan(parse("FROM x\nENV PATH=/mine:$PATH\nENV PATH=/more:$PATH\n"), "/usr/bin:/bin")
     assert plan.image.env == {"PATH": "/more:/mine:/usr/bin:/bin"}
@@ -159,7 +192,8 @@ def test_env_wins_over_arg() -> None:
         ("COPY a .", ("a",), "/w/"),
         ("COPY a ./", ("a",), "/w/"),
         ("COPY a /x/", ("a",), "/x/"),
-        ("COPY a b /x", ("a", "b"), "/x"),
+        ("COPY a b /x/", ("a", "b"), "/x/"),
+        ("COPY a b .", ("a", "b"), "/w/"),
         ('COPY ["a b", "/x y"]', ("a b",), "/x y"),
         ("COPY 'a b' $D/", ("a b",), "/d/"),
         ("ADD a /", ("a",), "/"),

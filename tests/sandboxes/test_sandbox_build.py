@@ -97,18 +97,20 @@ async def test_shell_and_args_reach_run(start: StartSandbox, environment: Write)
 
 async def test_copy_places_files_as_docker_does(start: StartSandbox, environment: Write) -> None:
     directory = environment(
-        "FROM x\nWORKDIR /app\nCOPY a.txt .\nCOPY a.txt /renamed\nCOPY a.txt b.txt /many/\nCOPY tree /flat\n"
+        "FROM x\nWORKDIR /app\nCOPY a.txt .\nCOPY a.txt /renamed\nCOPY alias b.txt /many/\nCOPY tree /flat\n"
         "COPY *.txt globbed/\nRUN mkdir /there\nCOPY a.txt /there\nCOPY --chmod=640 a.txt /moded\n",
         **{"a.txt": "a", "b.txt": "b"},
     )
     (directory / "tree/sub").mkdir(parents=True)
     (directory / "tree/sub/file").write_text("deep")
     (directory / "tree/link").symlink_to("sub/file")
+    (directory / "alias").symlink_to("a.txt")
     sandbox = await start(environment_dir=directory)
     assert (await output(sandbox, "ls /app /many /flat /app/globbed")).split() == [
         *("/app:", "a.txt", "globbed", "/app/globbed:", "a.txt", "b.txt"),
-        *("/flat:", "link", "sub", "/many:", "a.txt", "b.txt"),
+        *("/flat:", "link", "sub", "/many:", "alias", "b.txt"),
     ]
+    assert await output(sandbox, "stat -c %F /many/alias") == "regular file\n"
     assert await output(sandbox, "cat /renamed /there/a.txt /flat/link; readlink /flat/link") == "aadeepsub/file\n"
     assert await output(sandbox, "stat -c %a:%U /moded") == "640:root\n"
 
@@ -128,10 +130,38 @@ async def test_chown_uses_the_images_own_accounts(start: StartSandbox, environme
     assert await output(await start(environment_dir=directory), "stat -c '%U %G' /a") == "worker daemon\n"
 
 
+@needs_users
+async def test_chown_holds_for_directories_that_copy_makes(start: StartSandbox, environment: Write) -> None:
+    directory = environment("FROM x\nRUN mkdir /old\nCOPY --chown=7:8 src /new/src\nCOPY --chown=7:8 src /old/\n")
+    (directory / "src/sub").mkdir(parents=True)
+    sandbox = await start(environment_dir=directory)
+    assert await output(sandbox, "stat -c %u:%g /new /new/src /new/src/sub /old/sub") == "7:8\n" * 4
+    assert await output(sandbox, "stat -c %u:%g /old") == "0:0\n"
+
+
+@needs_users
+async def test_what_comes_from_a_stage_keeps_its_owner(start: StartSandbox, environment: Write) -> None:
+    text = "FROM x AS a\nRUN mkdir -p /d/e && touch /d/f && chown -R 7:8 /d && chmod 4755 /d/f\nFROM y\n"
+    text += "COPY --from=a /d /d\nCOPY --from=a --chown=9 /d/f /f\n"
+    sandbox = await start(environment_dir=environment(text))
+    assert await output(sandbox, "stat -c '%u:%g %a' /d/e /d/f /f") == "7:8 755\n7:8 4755\n9:9 4755\n"
+
+
 async def test_ignored_files_stay_out(start: StartSandbox, environment: Write) -> None:
     directory = environment("FROM x\nCOPY . /all\n", keep="k", **{"drop.log": "d", "keep.log": "k"})
     (directory / ".dockerignore").write_text("# comment\n*.log\n!keep.log\nDockerfile\n.dockerignore\n")
     assert (await output(await start(environment_dir=directory), "ls -A /all")).split() == ["keep", "keep.log"]
+
+
+async def test_a_list_of_what_to_keep_keeps_just_that(start: StartSandbox, environment: Write) -> None:
+    directory = environment("FROM x\nCOPY . /all\nCOPY deep /deep\n", drop="d", **{".dockerignore": "*\n!deep/keep\n"})
+    (directory / "deep").mkdir()
+    for name in ("keep", "drop"):
+        (directory / "deep" / name).write_text(name)
+    assert (
+        await output(await start(environment_dir=directory), "find /all /deep -type f")
+        == "/all/deep/keep\n/deep/keep\n"
+    )
 
 
 async def test_a_second_build_runs_nothing(start: StartSandbox, environment: Write) -> None:
@@ -194,6 +224,19 @@ async def test_a_failing_run_shows_line_status_and_output(start: StartSandbox, e
 async def test_a_missing_source_names_the_line(start: StartSandbox, environment: Write) -> None:
     with pytest.raises(BuildError, match=r"^environment/Dockerfile:2: COPY nofile: not found in .*/environment$"):
         await start(environment_dir=environment("FROM x\nCOPY nofile /x\n"))
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [("COPY src /etc/hostname", "File exists"), ("COPY --chown=ghost src /x", "user 'ghost' does not exist")],
+)
+async def test_a_copy_that_fails_names_its_line(
+    start: StartSandbox, environment: Write, line: str, reason: str
+) -> None:
+    directory = environment(f"FROM x\n{line}\n")
+    (directory / "src").mkdir()
+    with pytest.raises(BuildError, match=rf"^environment/Dockerfile:2: COPY src /\S+: cannot write .*{reason}"):
+        await start(environment_dir=directory)
 
 
 @pytest.mark.parametrize("source", ["../outside", "escape"])

@@ -59,6 +59,7 @@ class Build:
         query = {"t": self._tag, "rm": "1", "forcerm": "1", "labels": json.dumps(dict(self._labels))}
         query |= {"nocache": "1"} if fresh else {}
         query |= {"networkmode": self._network} if self._network else {}
+        query |= {"buildargs": json.dumps(await self._platform())} if self._context.needs_platform else {}
         try:
             connection = await open_connection(
                 self._engine.address,
@@ -73,6 +74,12 @@ class Build:
             async for line in connection.lines():
                 if reason := self._log.read(line):
                     raise self._failed(reason)
+
+    async def _platform(self) -> dict[str, str]:
+        """Return the arguments that BuildKit would give to every build."""
+        version = await self._engine.call(lambda client: client.version())
+        facts = {"PLATFORM": f"{version['Os']}/{version['Arch']}", "OS": version["Os"], "ARCH": version["Arch"]}
+        return {f"{side}{name}": value for side in ("BUILD", "TARGET") for name, value in facts.items()}
 
     async def _with_buildkit(self, packed: BinaryIO, fresh: bool) -> None:
         argv = ["docker", "build", "--progress=plain", "-t", self._tag]

@@ -16,10 +16,11 @@ from pytest_benchflow.sandboxes import archive
 
 _FORMAT = "1"
 _BUILDKIT = re.compile(
-    r"^\s*(?:(?:RUN|COPY|ADD)\s+(?:--\S+\s+)*--(?:mount|link|chmod|parents|exclude|checksum|network|security)\b"
+    r"^\s*(?:(?:RUN|COPY|ADD)\s+(?:--\S+\s+|[\\`]\s*\n\s*)*--(?:mount|link|chmod|parents|exclude|checksum|network|security)\b"
     r"|(?:RUN|COPY|ADD)\s[^#\n]*<<-?[\"']?[A-Za-z_])",
     re.IGNORECASE | re.MULTILINE,
 )
+_PLATFORM = re.compile(r"^\s*ARG\s.*\b(?:TARGET|BUILD)(?:PLATFORM|OS|ARCH|VARIANT)\b", re.IGNORECASE | re.MULTILINE)
 _FROM = re.compile(r"^\s*FROM\s+(?:--\S+\s+)*(\S+)(?:\s+AS\s+(\S+))?", re.IGNORECASE | re.MULTILINE)
 _ESCAPE = re.compile(r"^#\s*escape\s*=\s*`", re.IGNORECASE | re.MULTILINE)
 
@@ -49,6 +50,11 @@ class BuildContext:
         match = _BUILDKIT.search(self.dockerfile)
         # The pattern may begin with empty lines.
         return match and self.dockerfile.count("\n", 0, match.end()) + 1
+
+    @property
+    def needs_platform(self) -> bool:
+        """Whether the Dockerfile asks for what it is built on, which the engine's own builder does not tell."""
+        return _PLATFORM.search(self.dockerfile) is not None
 
     @property
     def base(self) -> str | None:

@@ -21,7 +21,7 @@ from .mirror import ensure_mirror
 from .plan import make_plan
 from .steps import copy_between, copy_files, run_command, sources_of
 
-_FORMAT = "1"
+_FORMAT = "2"
 #: Mount options must fit one memory page: this many names do.
 MAX_LAYERS = 120
 _CACHE_ADVICE = "if its layer cache is no local disk (NFS, or a container's overlay), set BF_CACHE_DIR to one that is"

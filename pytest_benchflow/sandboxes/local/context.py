@@ -26,6 +26,11 @@ class Source:
     name: str
     """Relative to the build context."""
 
+    @property
+    def file_name(self) -> str:
+        """What its copy in a directory is called: the name that was asked for, though that be a link."""
+        return PurePosixPath(self.name).name
+
 
 class BuildContext:
     """The directory that COPY reads from."""
@@ -40,7 +45,7 @@ class BuildContext:
         if name == ".." or name.startswith("../"):
             raise ContextError(f"{pattern}: lies outside the build context {self._top}")
         names = self._glob(name) if any(char in name for char in "*?[") else [name]
-        found = [Source(self._resolve(match), match) for match in names if not self._ignore.hides(match)]
+        found = [Source(self._resolve(match), match) for match in names if self._is_there(match)]
         if not found or not all(source.path.exists() for source in found):
             raise ContextError(f"{pattern}: not found in {self._top}")
         return found
@@ -53,12 +58,19 @@ class BuildContext:
         """Hash names, kinds, modes, link targets and bytes of a source."""
         total = hashlib.sha256()
         if not source.path.is_dir():
-            total.update(_entry(str(source.path), source.path.name, follow=True))
+            total.update(_entry(str(source.path), source.file_name, follow=True))
             return total.hexdigest()
         for path, name in archive.walk(source.path):
             if self.keeps(source, name):
                 total.update(_entry(path, name))
         return total.hexdigest()
+
+    def _is_there(self, name: str) -> bool:
+        """Say whether a path is part of the context: a directory also is if anything in it was taken back in."""
+        if name == "." or not self._ignore.hides(name):
+            return True
+        path = self._top / name
+        return path.is_dir() and any(not self._ignore.hides(f"{name}/{inner}") for _, inner in archive.walk(path))
 
     def _resolve(self, name: str) -> Path:
         path = (self._top / name).resolve()

@@ -56,11 +56,12 @@ class Dockerfile:
 
 def parse(text: str, name: str = "Dockerfile") -> Dockerfile:
     """Parse a Dockerfile; every failure is a BuildError or UnsupportedError with its line."""
-    lines = text.removeprefix("\ufeff").splitlines()
+    # Not splitlines: it takes form feeds and the like for line ends.
+    lines = text.removeprefix("\ufeff").replace("\r\n", "\n").removesuffix("\n").split("\n")
     file = Dockerfile(name, (), _escape_character(lines))
     found = tuple(_instruction(file, *item) for item in _joined(file, lines))
     if not any(item.keyword == "FROM" for item in found):
-        raise file.error(max(len(lines), 1), "no FROM instruction")
+        raise file.error(len(lines), "no FROM instruction")
     first = next(item for item in found if item.keyword != "ARG")
     if first.keyword != "FROM":
         raise file.error(first.line, f"{first.keyword} stands before FROM; begin with FROM")
@@ -102,8 +103,8 @@ def _joined(file: Dockerfile, lines: list[str]) -> Iterator[tuple[int, str, tupl
 
 
 def _instruction(file: Dockerfile, line: int, joined: str, heredocs: tuple[Heredoc, ...]) -> Instruction:
-    keyword, _, rest = joined.replace("\t", " ", 1).partition(" ") if joined else ("", "", "")
-    keyword, rest = keyword.upper(), rest.strip()
+    keyword, rest = [*joined.split(maxsplit=1), "", ""][:2]
+    keyword = keyword.upper()
     if keyword not in KEYWORDS:
         raise file.error(line, f"unknown instruction {keyword!r}; {did_you_mean(keyword, KEYWORDS)}")
     flags: dict[str, str] = {}

@@ -6,6 +6,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+#: Some of these characters, or with ^ any but these.
+_CLASS = re.compile(r"\[\^?\w[\w.,+@#-]*\]", re.ASCII)
+
 
 @dataclass(frozen=True, slots=True)
 class IgnoreRules:
@@ -48,6 +51,12 @@ def _translate(pattern: str) -> re.Pattern[str]:
             out, i = out + "[^/]*", i + 1
         elif pattern[i] == "?":
             out, i = out + "[^/]", i + 1
+        elif match := _CLASS.match(pattern, i):
+            out, i = out + match[0], match.end()
         else:
+            i += pattern[i] == "\\" and i + 1 < len(pattern)
             out, i = out + re.escape(pattern[i]), i + 1
-    return re.compile(f"{out}(?:/.*)?$", re.DOTALL)
+    try:
+        return re.compile(f"{out}(?:/.*)?$", re.DOTALL)
+    except re.error:  # a range that runs backwards
+        return re.compile(re.escape(pattern))

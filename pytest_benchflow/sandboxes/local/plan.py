@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
 from dataclasses import replace
 
@@ -10,6 +11,8 @@ from .dockerfile import Dockerfile, Instruction
 from .image import Copy, Image, Plan, Run, Step
 from .substitution import SubstitutionError, expand, expand_text, split_words
 
+#: What Docker calls the machine that a kernel names like this.
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _COPY_FLAGS = frozenset({"chown", "chmod", "from", "link"})
 
 
@@ -27,7 +30,7 @@ class _Planner:
         self._base = {"PATH": path}
         self._image = Image()
         self._args: dict[str, str] = {}
-        self._global_args: dict[str, str] = {}
+        self._global_args = _platform_args(os.uname().machine)
         self._in_stage = False
         self._stages: list[tuple[tuple[Step, ...], Image]] = []
         self._names: dict[str, int] = {}
@@ -104,10 +107,10 @@ class _Planner:
         words = split_words(item.text, self._file.escape)
         if "=" not in words[0]:
             # The old form: one name, and all the rest is its value.
-            name, _, value = item.text.partition(" ")
-            if not value.strip():
+            name, *value = item.text.split(maxsplit=1)
+            if not value:
                 raise self._file.error(item.line, f"ENV {item.text} has no value; write ENV {name}=value")
-            return {name: self._expand(value.strip())}
+            return {name: self._expand(value[0])}
         if wrong := next((word for word in words if "=" not in word), None):
             raise self._file.error(item.line, f"ENV {wrong} has no value; write {wrong}=value")
         pairs = (word.partition("=") for word in words)
@@ -132,7 +135,11 @@ class _Planner:
             raise self._file.error(item.line, f"{item.keyword} {item.text} needs a source and a target")
         if url := next((word for word in words[:-1] if "://" in word or word.startswith("git@")), None):
             raise self._file.unsupported(item.line, f"{item.keyword} {url}: downloading is not supported here")
-        sources = tuple(words[:-1])
+        sources, target = tuple(words[:-1]), self._target(words[-1])
+        if len(sources) + len(item.heredocs) > 1 and not target.endswith("/"):
+            raise self._file.error(
+                item.line, f"{item.keyword} of several files needs a directory; write {words[-1]}/ as its target"
+            )
         if stage is not None:
             sources = tuple(posixpath.normpath(f"/{word}").replace("//", "/") for word in sources)
             if pattern := next((word for word in sources if any(char in word for char in "*?[")), None):
@@ -142,7 +149,7 @@ class _Planner:
                 item.line,
                 f"{item.keyword} {item.text}",
                 sources,
-                self._target(words[-1]),
+                target,
                 self._image,
                 owner=self._expand(item.flags["chown"]) if "chown" in item.flags else None,
                 mode=self._mode(item),
@@ -186,6 +193,13 @@ class _Planner:
 
     def _expand(self, text: str) -> str:
         return expand(text, {**self._base, **self._args, **self._image.env}, self._file.escape)
+
+
+def _platform_args(machine: str) -> dict[str, str]:
+    """Return the arguments that every build has without giving them a value."""
+    architecture = _ARCHITECTURES.get(machine, machine)
+    facts = {"PLATFORM": f"linux/{architecture}", "OS": "linux", "ARCH": architecture, "VARIANT": ""}
+    return {f"{side}{name}": value for side in ("BUILD", "TARGET") for name, value in facts.items()}
 
 
 def _command(item: Instruction, shell: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import shutil
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
-from pytest_benchflow.errors import BuildError
+from pytest_benchflow.errors import BuildError, SandboxError
 from pytest_benchflow.sandboxes import archive
 
 from .context import BuildContext, ContextError, Source
@@ -44,18 +45,18 @@ async def copy_files(step: Copy, machine: Machine, context: BuildContext, where:
     sources = sources_of(step, context, where)
     into_directory = step.target.endswith("/") or len(sources) + len(step.files) > 1
     path = step.target.rstrip("/") or "/"
-    for source in sources:
-        if source.path.is_dir():
-            target = Target(path, step.owner, step.mode)
-            await machine.push(_pack_directory(source, context), target)
-        elif step.unpack and tarfile.is_tarfile(source.path):
-            await machine.push(_send_archive(source), Target(path, step.owner, step.mode))
-        else:
-            target = Target(path, step.owner, step.mode, is_file=not into_directory)
-            await machine.push(_pack_file(source), target)
-    for name, content in step.files:
-        target = Target(path, step.owner, step.mode, is_file=not into_directory)
-        await machine.push(_pack_content(name, content.encode(errors="surrogateescape")), target)
+    tree = Target(path, step.owner, step.mode)
+    file = Target(path, step.owner, step.mode, is_file=not into_directory)
+    with _told_with(step, where):
+        for source in sources:
+            if source.path.is_dir():
+                await machine.push(_pack_directory(source, context), tree)
+            elif step.unpack and tarfile.is_tarfile(source.path):
+                await machine.push(_send_archive(source), tree)
+            else:
+                await machine.push(_pack_file(source), file)
+        for name, content in step.files:
+            await machine.push(_pack_content(name, content.encode(errors="surrogateescape")), file)
 
 
 async def copy_between(step: Copy, source: Machine, target: Machine, where: str) -> None:
@@ -66,8 +67,19 @@ async def copy_between(step: Copy, source: Machine, target: Machine, where: str)
         with tempfile.TemporaryFile() as file:
             is_directory = await _take(source, name, file, where)
             file.seek(0)
-            place = Target(path, step.owner, step.mode, is_file=not (is_directory or into_directory))
-            await target.push(lambda stream, file=file: shutil.copyfileobj(file, stream), place)  # type: ignore[misc]
+            is_file = not (is_directory or into_directory)
+            place = Target(path, step.owner, step.mode, is_file, keep_owners=step.owner is None)
+            with _told_with(step, where):
+                await target.push(lambda stream, file=file: shutil.copyfileobj(file, stream), place)  # type: ignore[misc]
+
+
+@contextlib.contextmanager
+def _told_with(step: Copy, where: str) -> Iterator[None]:
+    """Name the line in what a failed copy says."""
+    try:
+        yield
+    except SandboxError as error:
+        raise BuildError(f"{where}: {step.text}: {error.message}") from None
 
 
 async def _take(source: Machine, name: str, file: BinaryIO, where: str) -> bool:
@@ -96,7 +108,7 @@ def _pack_directory(source: Source, context: BuildContext) -> Callable[[BinaryIO
 
 
 def _pack_file(source: Source) -> Callable[[BinaryIO], None]:
-    return lambda stream: archive.pack_file(source.path, source.path.name, stream)
+    return lambda stream: archive.pack_file(source.path, source.file_name, stream)
 
 
 def _pack_content(name: str, content: bytes) -> Callable[[BinaryIO], None]:

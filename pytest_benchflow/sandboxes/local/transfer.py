@@ -23,9 +23,11 @@ class Target:
 
     path: str
     owner: str | None = None
+    """None is root; with `keep_owners` everything keeps the one it had."""
     mode: int | None = None
     is_file: bool = False
     """The stream's only file becomes `path` itself, unless that is a directory."""
+    keep_owners: bool = False
 
 
 async def push(control: Control, pack: Callable[[BinaryIO], None], target: Target) -> None:

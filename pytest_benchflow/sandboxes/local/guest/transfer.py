@@ -28,13 +28,13 @@ def extract(message: wire.Message, fds: list[int]) -> int:
     """Unpack the tar stream on the first descriptor at `path`, owned as asked."""
     source, errors = fds
     try:
-        uid, gid = _owner(message["owner"])
+        owner = _owner(message["owner"])
         path: str = message["path"]
         exact = message["is_file"] and not os.path.isdir(path)
         path, name = os.path.split(path) if exact else (path, None)
-        os.makedirs(path, mode=0o755, exist_ok=True)
+        _make_directories(path, *owner)
         with open(source, "rb", closefd=False) as stream, tarfile.open(fileobj=stream, mode="r|*") as tar:
-            _unpack(tar, path, name, uid, gid, message["mode"])
+            _unpack(tar, path, name, None if message["keep_owners"] else owner, message["mode"])
     except BaseException as error:
         os.write(errors, str(error).encode(errors="replace")[:4096])
         return FAILED
@@ -50,8 +50,8 @@ def _owner(owner: str | None) -> tuple[int, int]:
     return user.uid, gid
 
 
-def _unpack(tar: tarfile.TarFile, top: str, name: str | None, uid: int, gid: int, mode: int | None) -> None:
-    """Unpack all members below `top`, under the given name instead of their own if there is one."""
+def _unpack(tar: tarfile.TarFile, top: str, name: str | None, owner: tuple[int, int] | None, mode: int | None) -> None:
+    """Unpack all members below `top`, under the given name instead of their own and with this owner if there is one."""
     top = top.rstrip("/")
     late: list[tuple[str, int]] = []
     for member in tar:
@@ -59,11 +59,12 @@ def _unpack(tar: tarfile.TarFile, top: str, name: str | None, uid: int, gid: int
         if path != (top or "/") and not path.startswith(f"{top}/"):
             continue
         bits = member.mode & 0o7777 if mode is None else mode
+        uid, gid = owner or (member.uid, member.gid)
         if member.isdir():
             _make_directory(path)
             late.append((path, bits))
         else:
-            os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+            _make_directories(os.path.dirname(path), uid, gid)
             if not _make_entry(tar, member, path, top, bits):
                 continue
         if uid or gid:
@@ -72,6 +73,15 @@ def _unpack(tar: tarfile.TarFile, top: str, name: str | None, uid: int, gid: int
                 os.chmod(path, bits)
     for path, bits in reversed(late):
         os.chmod(path, bits)
+
+
+def _make_directories(path: str, uid: int, gid: int) -> None:
+    """Make a directory and what is missing above it, all with this owner."""
+    if not os.path.isdir(path):
+        _make_directories(os.path.dirname(path), uid, gid)
+        os.mkdir(path, 0o755)
+        if uid or gid:
+            os.chown(path, uid, gid)
 
 
 def _make_directory(path: str) -> None:
@@ -146,6 +156,7 @@ def _add(tar: tarfile.TarFile, path: str, name: str) -> None:
         status = os.lstat(path)
         info = tarfile.TarInfo(name)
         info.mode, info.mtime = stat.S_IMODE(status.st_mode), int(status.st_mtime)
+        info.uid, info.gid = status.st_uid, status.st_gid
         if stat.S_ISREG(status.st_mode):
             _add_file(tar, path, info)
         elif stat.S_ISDIR(status.st_mode):
