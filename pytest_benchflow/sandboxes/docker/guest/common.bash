@@ -1,8 +1,8 @@
 # What the other scripts share. Job control gives each command a process group of its own: `kill 0` hits only itself.
 set -m
 
-# A pipe that never has anything to read: waiting on it is a sleep that needs no program.
-exec 7<> <(:)
+# A terminal that nobody is at: waiting for it is a sleep that needs no program, and opening it no fork, unlike a pipe.
+{ exec 7<>/dev/ptmx; } 2>/dev/null || exec 7<> <(:)
 bf_pause() { read -r -t "$1" -u 7; }
 
 # Run command $2 in directory $1 with the variables $3...; its errors go to descriptor 8, its status to bf_status.
