@@ -25,6 +25,8 @@ class Limits:
     memory_mb: int | None = None
     storage_mb: int | None = None
     gpus: int | None = None
+    pids: int | None = None
+    """Processes at a time; None leaves it to the backend, which should not allow any number."""
 
 
 @dataclass(frozen=True, slots=True)

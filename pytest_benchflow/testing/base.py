@@ -29,6 +29,7 @@ class SandboxSuite:
     """The sandbox that tests start; its image needs bash, coreutils and a user called nobody."""
     enforces_memory: ClassVar[bool] = True
     enforces_cpus: ClassVar[bool] = True
+    enforces_pids: ClassVar[bool] = True
     pipe_bytes: ClassVar[int] = 100 << 20
     big_file_bytes: ClassVar[int] = 1 << 30
     start_timeout_sec: ClassVar[float] = 120.0

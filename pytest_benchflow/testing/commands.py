@@ -49,10 +49,10 @@ class CommandTests(SandboxSuite):
         assert (len(done.stderr), set(done.stderr)) == (3_000_000, {"y"})
 
     async def test_flood_of_output_ends_and_keeps_its_start_and_end(self, sandbox: Sandbox) -> None:
-        done = await sandbox.exec("echo first; head -c 200000000 /dev/zero; echo last", timeout_sec=120)
+        done = await sandbox.exec("echo first; head -c 100000000 /dev/zero; echo last", timeout_sec=120)
         assert done.stdout.startswith("first\n")
         assert done.stdout.endswith("last\n")
-        assert len(done.stdout) <= 200_000_100
+        assert len(done.stdout) < 50_000_000, "a flood fills the runner's memory"
 
     async def test_binary_output_is_decoded_with_replacement(self, sandbox: Sandbox) -> None:
         done = await sandbox.exec("printf 'a\\000b\\377c'")

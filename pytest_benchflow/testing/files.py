@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 
@@ -150,7 +151,33 @@ class FileTests(SandboxSuite):
         assert sorted(os.listdir(tmp_path / "out")) == ["good", "hard", "inside", "setuid"]
         assert not (tmp_path / "out" / "setuid").stat().st_mode & 0o7000
 
-    async def test_two_sandboxes_do_not_mix_their_files(self, sandbox: Sandbox, tmp_path: Path) -> None:
+    async def test_link_to_a_file_of_the_host_leads_nowhere(self, sandbox: Sandbox, tmp_path: Path) -> None:
+        (tmp_path / "secret").write_text("secret")
+        await sandbox.exec(f"ln -s {tmp_path}/secret /tmp/reward.txt", user=0)
+        with pytest.raises(FileNotFoundError):
+            await sandbox.download_file("/tmp/reward.txt", tmp_path / "out")
+
+    async def test_fifo_does_not_hang_the_download(self, sandbox: Sandbox, tmp_path: Path) -> None:
+        await sandbox.exec("mkfifo /tmp/reward.txt", user=0)
+        with pytest.raises(FileNotFoundError, match="/tmp/reward"):
+            async with asyncio.timeout(60):
+                await sandbox.download_file("/tmp/reward.txt", tmp_path / "out")
+
+    async def test_growing_file_does_not_break_the_download(self, sandbox: Sandbox, tmp_path: Path) -> None:
+        grow = (
+            "mkdir /tmp/log; echo line >/tmp/log/file; (while :; do echo line >>/tmp/log/file; done) >/dev/null 2>&1 &"
+        )
+        await sandbox.exec(grow, user=0)
+        await sandbox.download_dir("/tmp/log", tmp_path / "out")
+        assert (tmp_path / "out" / "file").read_text().startswith("line\n")
+
+    async def test_what_is_not_on_the_host_cannot_be_uploaded(self, sandbox: Sandbox, tmp_path: Path) -> None:
+        with pytest.raises(FileNotFoundError, match="missing"):
+            await sandbox.upload_file(tmp_path / "missing", "/tmp/file")
+        with pytest.raises(FileNotFoundError, match="missing"):
+            await sandbox.upload_dir(tmp_path / "missing", "/tmp/directory")
+
+    async def test_upload_is_a_copy(self, sandbox: Sandbox, tmp_path: Path) -> None:
         (tmp_path / "in").write_text("x")
         await sandbox.upload_file(tmp_path / "in", "/tmp/mine")
         (tmp_path / "in").write_text("changed")

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_benchflow.sandboxes import Backend, Limits, Sandbox
 
-from .base import SandboxSuite
+from .base import SandboxSuite, count_sleepers
 
 
 class IsolationTests(SandboxSuite):
@@ -21,6 +21,8 @@ class IsolationTests(SandboxSuite):
         async with self.started(backend, network=False) as sandbox:
             lines = (await sandbox.exec("cat /proc/net/dev")).stdout.splitlines()[2:]
             assert {line.split(":")[0].strip() for line in lines} <= {"lo", "sit0", "tunl0", "ip6tnl0"}
+            assert "refused" in (await sandbox.exec("exec 3<>/dev/tcp/127.0.0.1/1")).stderr
+            assert "unreachable" in (await sandbox.exec("exec 3<>/dev/tcp/192.0.2.1/80")).stderr
 
     async def test_memory_limit_kills_what_takes_more(self, backend: Backend) -> None:
         if not self.enforces_memory:
@@ -29,6 +31,16 @@ class IsolationTests(SandboxSuite):
             done = await sandbox.exec("tail /dev/zero; exit $?", timeout_sec=120)
             assert done.return_code == 137
             assert (await sandbox.exec("echo on")).stdout == "on\n"
+
+    async def test_process_limit_stops_a_fork_bomb_that_can_be_killed(self, backend: Backend) -> None:
+        if not self.enforces_pids:
+            pytest.skip("the backend enforces no limit of processes here")
+        async with self.started(backend, limits=Limits(pids=64)) as sandbox:
+            bomb = await sandbox.open_process(["bash", "-c", "for i in {1..200}; do sleep 600 & done"])
+            async with asyncio.timeout(60):
+                assert b"fork" in await bomb.read_stderr()
+            await bomb.kill()
+            assert await count_sleepers(sandbox) == 0
 
     async def test_cpu_limit_slows_down(self, backend: Backend) -> None:
         if not self.enforces_cpus:
@@ -42,12 +54,10 @@ class IsolationTests(SandboxSuite):
     async def test_two_sandboxes_do_not_see_each_other(self, backend: Backend, token: str) -> None:
         async with self.started(backend, name="one") as one, self.started(backend, name="two") as two:
             assert one.id != two.id
-            await one.exec(f"echo x >/tmp/{token}; echo x >/{token}", user=0)
+            await one.exec(f"for d in / /tmp /etc /dev/shm; do echo x >$d/{token}; done", user=0)
             process = await one.open_process(["bash", "-c", f"exec -a {token} sleep 600"])
-            seen = await two.exec(f"ls /tmp/{token} /{token}; cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
-            word, _, _ = token.rpartition("-")
-            assert f"{token} 600" not in seen.stdout
-            assert word not in (await two.exec("ls / /tmp")).stdout
+            seen = await two.exec("ls / /tmp /etc /dev/shm; cat /proc/[0-9]*/cmdline")
+            assert token not in seen.stdout
             await process.kill()
 
     async def test_same_name_twice_is_two_sandboxes(self, backend: Backend) -> None:

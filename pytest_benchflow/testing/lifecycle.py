@@ -60,7 +60,7 @@ class LifecycleTests(SandboxSuite):
             await self.wait_until_gone(token)
 
     async def test_cancelled_start_leaves_nothing(self, backend: Backend) -> None:
-        for delay in (0.0, 0.01, 0.05, 0.2):
+        for delay in (0.0, 0.002, 0.01, 0.05, 0.2):
             sandbox = backend.create(self.spec)
             starting = asyncio.ensure_future(sandbox.start())
             await asyncio.sleep(delay)

@@ -108,12 +108,45 @@ class ProcessTests(SandboxSuite):
             assert await process.wait() == 3
         assert await read_all(process.read) == b"unread\n"
 
-    async def test_wait_ends_with_the_program_though_a_child_holds_its_streams(self, sandbox: Sandbox) -> None:
-        process = await sandbox.open_process(["bash", "-c", "sleep 600 & exit 4"])
+    async def test_wait_ends_with_the_program_and_kill_finds_what_it_left(self, sandbox: Sandbox) -> None:
+        process = await sandbox.open_process(["bash", "-c", "sleep 600 & setsid sleep 600 & (sleep 600 &); exit 4"])
         async with asyncio.timeout(30):
             assert await process.wait() == 4
+        assert await count_sleepers(sandbox) == 3
         await process.kill()
         assert await count_sleepers(sandbox) == 0
+        assert await process.wait() == 4
+
+    async def test_what_a_program_left_lives_on_unless_it_is_killed(self, sandbox: Sandbox) -> None:
+        process = await sandbox.open_process(["bash", "-c", "sleep 600 >/dev/null 2>&1 & exit 0"])
+        assert await process.wait() == 0
+        assert await read_all(process.read) == b""
+        assert await count_sleepers(sandbox) == 1
+
+    async def test_killing_a_finished_program_does_nothing(self, sandbox: Sandbox) -> None:
+        process = await sandbox.open_process(["true"])
+        assert await process.wait() == 0
+        await process.kill()
+        assert await process.wait() == 0
+
+    async def test_cancelled_read_loses_nothing(self, sandbox: Sandbox) -> None:
+        process = await sandbox.open_process(["cat"])
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await process.read()
+        await process.write(b"later")
+        assert await _exactly(process, 5) == b"later"
+        await process.kill()
+
+    async def test_reading_and_waiting_do_not_block_others(self, sandbox: Sandbox) -> None:
+        process = await sandbox.open_process(["sleep", "0.5"])
+        waiting = asyncio.gather(process.read(), process.wait())
+        ticks = 0
+        while not waiting.done():
+            ticks += 1
+            await asyncio.sleep(0.01)
+        assert tuple(await waiting) == (b"", 0)
+        assert ticks > 5
 
     async def test_kill_ends_the_whole_tree_and_is_idempotent(self, sandbox: Sandbox) -> None:
         script = "setsid sleep 600 & (sleep 600 &) ; env -i setsid sleep 600 & echo up; sleep 600"

@@ -15,3 +15,4 @@ class TestLocalSandbox(SandboxConformance):
     factory = "pytest_benchflow.sandboxes.local:LocalBackend"
     enforces_memory = "memory" in CONTROLLERS
     enforces_cpus = "cpu" in CONTROLLERS
+    enforces_pids = "pids" in CONTROLLERS

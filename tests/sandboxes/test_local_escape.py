@@ -100,10 +100,7 @@ async def test_the_runners_memory_and_files_are_out_of_reach(
 
 
 async def test_no_descriptor_of_the_runner_is_inherited(sandbox: Sandbox, user: str | None) -> None:
-    code = "import os; print([os.readlink(f'/proc/self/fd/{n}') for n in os.listdir('/proc/self/fd') if int(n) > 2])"
-    seen = await output(sandbox, f'python3 -c "{code}"', user=user)
-    assert "socket" not in seen
-    assert "/bf-" not in seen
+    assert (await output(sandbox, "ls /proc/$$/fd; true", user=user)).split() == ["0", "1", "2"]
     process = await sandbox.open_process(["ls", "/proc/self/fd"], user=user)
     assert (await process.read()).split() == [b"0", b"1", b"2", b"3"]
 
@@ -189,6 +186,7 @@ async def test_without_network_no_address_of_the_host_answers(
     with server:
         port = server.getsockname()[1]
         code = f"import socket; socket.create_connection(({address!r}, {port}), 2); print('connected')"
+        assert await python(await start(network=True), code, user) == "connected\n"
         tried = await python(await start(network=False), code, user)
         assert "connected" not in tried
         assert "Error" in tried
@@ -424,11 +422,6 @@ async def test_a_full_disk_is_the_sandboxes_own(start: StartSandbox, user: str |
     greedy, other = await start(limits=Limits(storage_mb=8)), await start()
     assert "No space left" in await output(greedy, "head -c 20000000 /dev/zero > /tmp/big", user=user)
     assert (await other.exec("head -c 20000000 /dev/zero > /tmp/big && echo fits")).stdout == "fits\n"
-
-
-async def test_a_flood_of_output_does_not_fill_the_runner(sandbox: Sandbox, user: str | None) -> None:
-    flood = await sandbox.exec("head -c 100000000 /dev/zero | tr '\\0' x", user=user, timeout_sec=60)
-    assert len(flood.stdout) < 48 << 20
 
 
 async def test_a_spinning_sandbox_can_be_stopped(sandbox: Sandbox, user: str | None) -> None:

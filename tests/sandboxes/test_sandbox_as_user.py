@@ -20,8 +20,8 @@ NOBODY = 65534
     "names",
     [
         ("local_conformance",),
-        ("sandbox_exec", "sandbox_process", "sandbox_files", "sandbox_users", "sandbox_limits", "sandbox_snapshots"),
-        ("sandbox_lifecycle", "sandbox_build", "sandbox_mounts", "sandbox_isolation", "local_escape"),
+        ("sandbox_programs", "sandbox_users", "sandbox_limits", "sandbox_mounts", "sandbox_snapshots"),
+        ("sandbox_lifecycle", "sandbox_build", "sandbox_isolation", "local_escape"),
         ("sandbox_on_disk", "layer_place"),
     ],
 )

@@ -99,33 +99,9 @@ async def test_the_share_of_cpus_is_the_kernels(start: StartSandbox) -> None:
     assert value("cpu.max" if unified else "cpu.cfs_quota_us") == ("150000 100000" if unified else "150000")
 
 
-@needs("cpu")
-async def test_a_busy_sandbox_is_slowed_down(start: StartSandbox) -> None:
-    # So little that even a crowded machine would give it more.
-    sandbox = await start(limits=Limits(cpus=0.05))
-    used = await output(sandbox, "timeout 1 bash -c 'while :; do :; done'; times | tail -1")
-    minutes, _, seconds = used.split()[0].removesuffix("s").partition("m")
-    assert float(minutes) * 60 + float(seconds) < 0.5
-    assert int(dict(line.split() for line in value("cpu.stat").splitlines())["nr_throttled"]) > 0
-
-
 @needs("pids")
-async def test_a_fork_bomb_is_bounded_without_any_limit_asked_for(
-    start: StartSandbox, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Small, so that a bomb that gets away is harmless.
-    monkeypatch.setattr(cgroups, "MAX_PROCESSES", 100)
-    sandbox = await start()
-    code = FILL.replace("time.sleep(600)", "time.sleep(1)").replace("break", "print(number)\n        break")
-    assert 50 < int((await output(sandbox, f"python3 - <<'END'{code}END\n", timeout_sec=60)).split()[0]) < 100
-
-
-@needs("pids")
-async def test_a_sandbox_full_of_processes_says_so_and_can_be_emptied(
-    start: StartSandbox, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cgroups, "MAX_PROCESSES", 60)
-    sandbox = await start()
+async def test_a_sandbox_full_of_processes_says_so_and_can_be_emptied(start: StartSandbox) -> None:
+    sandbox = await start(limits=Limits(pids=60))
     bomb = await sandbox.open_process(["python3", "-c", FILL])
     assert await bomb.read() == b"full\n"
     with pytest.raises(SandboxError, match="no further process can start in the sandbox: Resource temporarily"):

@@ -90,7 +90,7 @@ def _main(spec: SandboxSpec, engine: EngineFacts, workdir: str, lease_sec: int) 
         "restart": "no",
         "stop_signal": STOP_SIGNAL,
         "logging": {"driver": "none"},
-        "pids_limit": PIDS_LIMIT,
+        "pids_limit": limits.pids or PIDS_LIMIT,
     }
     if spec.mounts:
         main["volumes"] = [

@@ -79,7 +79,7 @@ def container_config(
     host: dict[str, Any] = {
         "AutoRemove": True,
         "NetworkMode": network if spec.network else "none",
-        "PidsLimit": PIDS_LIMIT,
+        "PidsLimit": limits.pids or PIDS_LIMIT,
         # What PID 1 prints are answers to the runner: a copy of them on the daemon's disk serves nobody.
         "LogConfig": {"Type": "none"},
     }

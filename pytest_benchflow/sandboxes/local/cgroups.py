@@ -31,10 +31,12 @@ class Parent:
     controllers: tuple[str, ...]
     unified: bool = False
 
-    def settings(self, cpus: float | None, memory_mb: int | None) -> Iterator[tuple[str, str, str]]:
+    def settings(
+        self, cpus: float | None, memory_mb: int | None, pids: int | None = None
+    ) -> Iterator[tuple[str, str, str]]:
         """Yield controller, file and value of each limit; what only some kernels have begins with a dash."""
         if "pids" in self.controllers:
-            yield "pids", "pids.max", str(MAX_PROCESSES)
+            yield "pids", "pids.max", str(pids or MAX_PROCESSES)
         if "memory" in self.controllers and memory_mb is not None:
             size = str(memory_mb << 20)
             if self.unified:
@@ -96,13 +98,13 @@ class Cgroups:
             sweep(parent.path)
         return cls(parents)
 
-    def make(self, cpus: float | None, memory_mb: int | None) -> Group:
+    def make(self, cpus: float | None, memory_mb: int | None, pids: int | None = None) -> Group:
         """Make a group with these limits, as far as the host allows."""
         self.tidy()
         name = f"{self._name}-{next(_numbers)}"
         made: dict[Path, frozenset[str]] = {}
         for parent in self._parents:
-            settings = list(parent.settings(cpus, memory_mb))
+            settings = list(parent.settings(cpus, memory_mb, pids))
             directory = parent.path / name
             # A tree of its own for a limit that nobody asked for is not worth its time.
             if not settings:

@@ -39,7 +39,7 @@ class Launcher:
         if self._cgroups is None:
             self._cgroups = Cgroups.look()
         cgroups = self._cgroups
-        group = cgroups.make(config["cpus"], config["memory_mb"])
+        group = cgroups.make(config["cpus"], config["memory_mb"], config["pids"])
         limited = "memory" in group.enforced(group.paths)
         config = {**config, "memory_mb": config["memory_mb"] if limited else None}
         flags = (wire.PRIVILEGED if config["privileged"] else b"") + (wire.NETWORK if config["network"] else b"")

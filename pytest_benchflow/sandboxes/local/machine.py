@@ -49,6 +49,7 @@ class MachineConfig:
     storage_mb: int | None = None
     memory_mb: int | None = None
     cpus: float | None = None
+    pids: int | None = None
     dirs: tuple[str, ...] = ()
     """Directories that must exist."""
     mounts: tuple[tuple[str, str], ...] = ()

@@ -95,6 +95,7 @@ class LocalSandbox:
             storage_mb=self._spec.limits.storage_mb,
             memory_mb=self._spec.limits.memory_mb,
             cpus=self._spec.limits.cpus,
+            pids=self._spec.limits.pids,
             dirs=(*self._image.dirs, self.workdir),
             mounts=tuple((str(mount.source.absolute()), mount.target) for mount in self._spec.mounts),
         )
@@ -106,6 +107,7 @@ class LocalSandbox:
         limits = (
             ("cpus", config.cpus, "cpu" in machine.enforced),
             ("memory_mb", config.memory_mb, "memory" in machine.enforced),
+            ("pids", config.pids, "pids" in machine.enforced),
             ("storage_mb", config.storage_mb, config.write_dir is None),
         )
         if ignored := [name for name, limit, enforced in limits if limit is not None and not enforced]:
