@@ -53,6 +53,19 @@ class SandboxSuite:
         """A word that finds this test's processes on the host."""
         return f"bf-conformance-{uuid.uuid4().hex}"
 
+    @pytest_asyncio.fixture
+    async def stranger(self, token: str) -> AsyncIterator[str]:
+        """The name of a process of this machine, which no sandbox may see."""
+        process = await asyncio.create_subprocess_exec("bash", "-c", f"exec -a {token} sleep 600")
+        yield token
+        process.kill()
+        await process.wait()
+
+    async def require_isolation(self, sandbox: Sandbox, stranger: str) -> None:
+        """Fail before harm is done where a sandbox shares processes with this machine."""
+        seen = (await sandbox.exec("cat /proc/[0-9]*/cmdline", user=0)).stdout
+        assert stranger not in seen, "the sandbox sees processes of this machine"
+
     def make_backend(self) -> Backend:
         """Make the backend under test."""
         module, _, name = self.factory.partition(":")

@@ -182,7 +182,8 @@ class CommandTests(SandboxSuite):
         assert [done.stdout for done in results] == [f"{n}\n" for n in range(5)]
         assert time.monotonic() - began < 9
 
-    async def test_killing_every_process_leaves_the_sandbox_usable(self, sandbox: Sandbox) -> None:
+    async def test_killing_every_process_leaves_the_sandbox_usable(self, sandbox: Sandbox, stranger: str) -> None:
+        await self.require_isolation(sandbox, stranger)
         await sandbox.exec("setsid sleep 600 & sleep 600 &")
         await sandbox.exec("kill -9 -1", user=0, timeout_sec=30)
         assert await count_sleepers(sandbox) == 0

@@ -50,10 +50,11 @@ class SnapshotTests(SandboxSuite):
     """What `snapshot` and `restore` promise where `capabilities.snapshots` says so."""
 
     @pytest_asyncio.fixture
-    async def original(self, sandbox: Sandbox) -> AsyncIterator[Sandbox]:
+    async def original(self, sandbox: Sandbox, stranger: str) -> AsyncIterator[Sandbox]:
         """A started sandbox that can be kept."""
         if not sandbox.capabilities.snapshots:
             pytest.skip("the backend has no snapshots")
+        await self.require_isolation(sandbox, stranger)
         yield sandbox
 
     async def test_snapshots_work_or_are_refused_by_name(self, backend: Backend, sandbox: Sandbox) -> None:
