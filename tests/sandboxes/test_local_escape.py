@@ -47,6 +47,8 @@ CALLS = {} if COLUMN is None else {name: numbers[COLUMN] for name, numbers in NU
 PERF = (
     "ctypes.create_string_buffer((1).to_bytes(4, 'little') + (112).to_bytes(4, 'little') + bytes(32) + b'\\x60', 128)"
 )
+#: The version of Landlock that this kernel has; 0 or less for none.
+LANDLOCK = ctypes.CDLL(None).syscall(444, None, 0, 1)
 needs_numbers = pytest.mark.skipif(not CALLS, reason="the numbers of system calls are not known for this machine")
 
 
@@ -174,6 +176,26 @@ async def test_sockets_of_the_host_without_a_name_in_files_are_out_of_reach_with
         assert "ConnectionRefused" in await python(await start(network=False), code, user)
 
 
+@pytest.mark.skipif(LANDLOCK < 6, reason="this kernel cannot keep sockets without a name in files apart")
+async def test_sockets_without_a_name_in_files_are_the_hosts_or_the_sandboxes(
+    sandbox: Sandbox, user: str | None
+) -> None:
+    name = f"bf-{uuid.uuid4().hex}"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(f"\0{name}")
+        server.listen()
+        code = f"import socket; socket.socket(socket.AF_UNIX).connect('\\0{name}'); print('connected')"
+        assert "PermissionError" in await python(sandbox, code, user)
+    own = f"import socket; s = socket.socket(socket.AF_UNIX); s.bind('\\0{name}'); s.listen(); {code}"
+    assert await python(sandbox, own, user) == "connected\n"
+
+
+async def test_the_machine_below_is_out_of_reach(start: StartSandbox, user: str | None) -> None:
+    code = "import socket; socket.socket(socket.AF_VSOCK); print('opened')"
+    tried = await python(await start(network=False), code, user)
+    assert "PermissionError" in tried or "not supported" in tried
+
+
 @pytest.mark.parametrize("family", ["AF_INET", "AF_INET6"])
 async def test_without_network_no_address_of_the_host_answers(
     start: StartSandbox, user: str | None, family: str
@@ -213,7 +235,7 @@ async def test_no_device_of_the_host_is_there_to_open(sandbox: Sandbox, user: st
 
 async def test_no_mount_lets_programs_gain_rights(sandbox: Sandbox) -> None:
     devices = {f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty")}
-    masks = {f"/proc/{name}" for name in ("kcore", "keys", "key-users", "timer_list", "sched_debug", "kmsg")}
+    masks = {f"/proc/{name}" for name in HIDDEN}
     for line in (await output(sandbox, "cut -d' ' -f5,6 /proc/self/mountinfo")).splitlines():
         point, _, flags = line.partition(" ")
         # A single device over a file can neither be entered nor run.
@@ -231,7 +253,10 @@ async def test_init_has_no_more_rights_than_its_programs(sandbox: Sandbox) -> No
 
 HIDDEN = [
     name
-    for name in ("keys", "key-users", "kmsg", "kcore", "timer_list", "sched_debug")
+    for name in (
+        *("keys", "key-users", "kmsg", "kcore", "timer_list", "sched_debug"),
+        *("kpagecgroup", "kpagecount", "kpageflags", "pagetypeinfo", "slabinfo", "vmallocinfo"),
+    )
     if os.path.exists(f"/proc/{name}")
 ]
 
@@ -284,7 +309,7 @@ async def test_nobody_gets_above_the_others(sandbox: Sandbox, user: str | None, 
 
 
 async def test_control_groups_are_out_of_reach(sandbox: Sandbox, user: str | None) -> None:
-    assert await output(sandbox, "find /sys -mindepth 1 | head -1; grep cgroup /proc/mounts", user=user) == ""
+    assert await output(sandbox, "find /sys -mindepth 1 | head -1; grep -E ' cgroup2? ' /proc/mounts", user=user) == ""
     attack = "mkdir -p /tmp/cg && mount -t cgroup -o memory none /tmp/cg || mount -t cgroup2 none /tmp/cg"
     assert (await sandbox.exec(attack, user=user)).return_code != 0
 

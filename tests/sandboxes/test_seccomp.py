@@ -85,6 +85,14 @@ def test_new_namespaces_are_refused_and_new_processes_are_not(machine: str) -> N
         assert answer(machine, number, 0x003D0F00) == ALLOW
 
 
+def test_sockets_to_the_machine_below_are_refused_and_others_are_not(machine: str) -> None:
+    number = ALLOWED["socket"][MACHINES[machine][0]]
+    assert {family: answer(machine, number, family) for family in (1, 2, 10, 16, 40)} == {
+        **dict.fromkeys((1, 2, 10, 16), ALLOW),
+        40: EPERM,
+    }
+
+
 def test_other_tables_of_numbers_do_not_lead_around_it(machine: str) -> None:
     """Neither the 32-bit table, with another architecture, nor x32, with a bit of its own."""
     assert answer(machine, 0, architecture=0x40000003) == ENOSYS

@@ -15,7 +15,10 @@ _SAFE = libc.MS_NOSUID | libc.MS_NOEXEC
 #: Real root could turn the host's knobs through these.
 _READ_ONLY = ("sys", "sysrq-trigger", "irq", "bus", "fs")
 _EMPTIED = ("acpi", "asound", "scsi")
-_MASKED = ("kcore", "keys", "key-users", "timer_list", "sched_debug", "kmsg", "latency_stats")
+_MASKED = (
+    *("kcore", "keys", "key-users", "timer_list", "sched_debug", "kmsg", "latency_stats"),
+    *("kpagecgroup", "kpagecount", "kpageflags", "pagetypeinfo", "slabinfo", "vmallocinfo"),
+)
 
 _SIOCGIFFLAGS = 0x8913
 _SIOCSIFFLAGS = 0x8914

@@ -40,13 +40,14 @@ _CAPABILITY_VERSION_3 = 0x20080522
 
 _libc = ctypes.CDLL(None, use_errno=True)
 # Found here and not at the first call, which would be in every sandbox's own memory.
-_capset, _mount, _pivot_root, _prctl, _umount2, _unshare = (
-    getattr(_libc, name) for name in ("capset", "mount", "pivot_root", "prctl", "umount2", "unshare")
+_capset, _mount, _pivot_root, _prctl, _syscall, _umount2, _unshare = (
+    getattr(_libc, name) for name in ("capset", "mount", "pivot_root", "prctl", "syscall", "umount2", "unshare")
 )
 #: Older releases of musl have none.
 _renameat2 = getattr(_libc, "renameat2", None)
 _mount.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p)
 _prctl.argtypes = (ctypes.c_int, *(ctypes.c_ulong,) * 4)
+_syscall.argtypes = (ctypes.c_long, *(ctypes.c_ulong,) * 3)
 
 
 def _check(result: int, what: str) -> None:
@@ -109,6 +110,12 @@ def prctl(option: int, value: int = 0, address: int = 0) -> None:
     """Set one property of the calling process."""
     if _prctl(option, value, address, 0, 0):
         _fail(f"prctl({option}, {value})")
+
+
+def syscall(number: int, first: int, second: int, third: int = 0) -> int:
+    """Make a system call by its number; -1 if it failed or does not exist."""
+    result: int = _syscall(number, first, second, third)
+    return result
 
 
 class Capabilities:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import libc, seccomp
+from . import landlock, libc, seccomp
 
 #: Docker's default capabilities without MKNOD, NET_RAW, AUDIT_WRITE and SETFCAP.
 KEPT = (
@@ -28,6 +28,7 @@ class Privileges:
         self._dropped = [capability for capability in range(last + 1) if capability not in KEPT]
         self._kept = libc.Capabilities(sum(1 << capability for capability in KEPT))
         self._filter = seccomp.Filter()
+        self._scope = landlock.Scope()
 
     def drop(self) -> None:
         """Give up everything else for good, for the caller and all that it will start."""
@@ -35,6 +36,7 @@ class Privileges:
             libc.prctl(libc.PR_CAPBSET_DROP, capability)
         self._kept.assume()
         libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
+        self._scope.enter()
         self._filter.install()
         # A program inside that runs as the same user could otherwise trace init and reach its socket.
         libc.prctl(libc.PR_SET_DUMPABLE, 0)

@@ -60,6 +60,8 @@ _REFUSED = {
 #: Their arguments lie out of a filter's sight; programs fall back to older calls when these do not exist.
 _ABSENT = {"clone3": (435, 435), "io_uring_setup": (425, 425)}
 _CLONE, _UNSHARE = (56, 220), (272, 97)
+#: Sockets to the machine that runs this one, which no network namespace holds back.
+_SOCKET, _AF_VSOCK = (41, 198), 40
 
 
 class Filter:
@@ -94,6 +96,11 @@ def _program(column: int, architecture: int) -> bytes:
         for numbers in calls.values():
             lines += [(_IF_EQUAL, 0, 1, numbers[column]), answer]
     lines += [
+        (_IF_EQUAL, 0, 4, _SOCKET[column]),
+        (_LOAD, 0, 0, _FIRST_ARGUMENT),
+        (_IF_EQUAL, 0, 1, _AF_VSOCK),
+        refuse,
+        (_RETURN, 0, 0, _ALLOW),
         (_IF_EQUAL, 1, 0, _CLONE[column]),
         (_IF_EQUAL, 0, 3, _UNSHARE[column]),
         (_LOAD, 0, 0, _FIRST_ARGUMENT),
