@@ -131,7 +131,18 @@ def _context(path: Path) -> Trace:
 
 def _trace(kind: str, path: Path, pid: str, *, gone: bool) -> Trace:
     owner = f"of process {pid}, which {'is gone' if gone else 'is running'}"
-    return Trace(kind, str(path), path.name, owner, path.stat().st_mtime, gone)
+    created = 0.0
+    # Whoever builds there may have finished meanwhile.
+    with contextlib.suppress(FileNotFoundError):
+        created = path.stat().st_mtime
+    return Trace(kind, str(path), path.name, owner, created, gone)
+
+
+def _is_ours(path: Path) -> bool:
+    try:
+        return path.stat().st_uid == os.geteuid()
+    except FileNotFoundError:
+        return False
 
 
 def _remove_tree(path: Path) -> None:
