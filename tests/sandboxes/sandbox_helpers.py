@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +22,12 @@ only_root = pytest.mark.skipif(os.geteuid() == 0, reason="root's sandboxes have 
 def on_disk() -> LocalBackend:
     """Return the backend of an ordinary user whose memory cannot hold what sandboxes write."""
     return LocalBackend(replace(Host.look(), privileged=False, writes_to_memory=False))
+
+
+def zygotes() -> set[int]:
+    """List the processes that fork sandboxes for this one."""
+    children = map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
+    return {pid for pid in children if b"zygote" in Path(f"/proc/{pid}/cmdline").read_bytes()}
 
 
 async def output(sandbox: Sandbox, cmd: str, **how: object) -> str:

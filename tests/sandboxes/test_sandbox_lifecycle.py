@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from sandbox_helpers import StartSandbox
+from sandbox_helpers import StartSandbox, zygotes
 
 from pytest_benchflow.errors import SandboxError, UnsupportedError
 from pytest_benchflow.sandboxes import SandboxSpec
@@ -96,9 +96,9 @@ async def test_no_descriptor_is_left_open(start: StartSandbox, tmp_path: Path) -
 async def test_a_killed_zygote_is_replaced(cache: Path) -> None:
     backend = LocalBackend()
     try:
-        first = backend.create(SandboxSpec("first"))
+        first, before = backend.create(SandboxSpec("first")), zygotes()
         await first.start()
-        zygote = _newest_zygote()
+        (zygote,) = zygotes() - before
         os.kill(zygote, signal.SIGKILL)
         assert gone([zygote])
         assert (await first.exec("echo still here")).stdout == "still here\n"
@@ -107,11 +107,6 @@ async def test_a_killed_zygote_is_replaced(cache: Path) -> None:
         assert (await second.exec("echo new")).stdout == "new\n"
     finally:
         await backend.aclose()
-
-
-def _newest_zygote() -> int:
-    children = map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
-    return max(pid for pid in children if b"zygote" in Path(f"/proc/{pid}/cmdline").read_bytes())
 
 
 RUNNER = """

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 
 import pytest
-from sandbox_helpers import processes
+from sandbox_helpers import processes, zygotes
 
 from pytest_benchflow.errors import SandboxError
 from pytest_benchflow.sandboxes import Sandbox, SandboxSpec
@@ -27,11 +26,11 @@ async def test_an_environment_larger_than_a_packet_arrives(sandbox: Sandbox) -> 
 async def test_nothing_of_the_runner_environment_leaks(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     backend = LocalBackend()
-    sandbox = backend.create(SandboxSpec("box"))
+    sandbox, before = backend.create(SandboxSpec("box")), zygotes()
     await sandbox.start()
     result = await sandbox.exec("env; cat /proc/*/environ 2>/dev/null | tr '\\0' '\\n'")
-    helper = max(map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()))
-    environment = Path(f"/proc/{helper}/environ").read_text()
+    (zygote,) = zygotes() - before
+    environment = Path(f"/proc/{zygote}/environ").read_text()
     await backend.aclose()
     assert "sk-secret" not in result.stdout
     assert "sk-secret" not in environment
