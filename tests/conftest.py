@@ -13,6 +13,13 @@ from project import INI, Project, write_task
 hypothesis.settings.register_profile("benchflow", deadline=None)
 hypothesis.settings.load_profile("benchflow")
 
+SLOW = ("test_real_agents.py", "test_patterns.py", "test_sandbox_as_user.py", "test_docker_conformance.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take minutes, so that no worker is left with one of them at the end."""
+    items.sort(key=lambda item: SLOW.index(item.path.name) if item.path.name in SLOW else len(SLOW))
+
 
 @pytest.fixture
 def make_task(tmp_path: Path) -> Callable[..., Path]:

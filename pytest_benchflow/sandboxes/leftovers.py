@@ -138,13 +138,6 @@ def _trace(kind: str, path: Path, pid: str, *, gone: bool) -> Trace:
     return Trace(kind, str(path), path.name, owner, created, gone)
 
 
-def _is_ours(path: Path) -> bool:
-    try:
-        return path.stat().st_uid == os.geteuid()
-    except FileNotFoundError:
-        return False
-
-
 def _remove_tree(path: Path) -> None:
     with contextlib.suppress(OSError):
         path.chmod(0o700)
