@@ -4,6 +4,9 @@ VENV ?= .venv
 JOBS ?= 2
 BIN = $(VENV)/bin
 
+# Hundreds of tests start Python: without bytecode each would compile the whole package again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-agents lint bench clean
 
 demo: $(VENV)/.demo

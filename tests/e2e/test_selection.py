@@ -100,7 +100,7 @@ def test_without_the_plugin_its_options_are_unknown_and_tasks_are_not_items(tagg
     done = tagged.run("-p", "no:benchflow", "--bf-agent=nop")
     assert done.ret == pytest.ExitCode.USAGE_ERROR
     done.stderr.fnmatch_lines(["*unrecognized arguments: --bf-agent=nop*"])
-    plain = tagged.run("-p", "no:benchflow", "-q")
+    plain = tagged.run("-p", "no:benchflow", "-p", "no:asyncio", "-q")
     plain.assert_outcomes(passed=1)
 
 

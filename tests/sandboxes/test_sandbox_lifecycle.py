@@ -61,12 +61,10 @@ def _state(pid: int) -> str:
         return "Z"
 
 
-async def test_an_interpreter_that_cannot_be_run_is_told_by_preflight(
-    backend: LocalBackend, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_interpreter_that_cannot_be_run_is_told_by_preflight(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     with pytest.raises(SandboxError, match=r"the local sandbox cannot start: .*No such file.*/nowhere/python"):
-        await backend.preflight()
+        await LocalBackend().preflight()
 
 
 async def test_the_hosts_mounts_never_change(start: StartSandbox) -> None:
