@@ -13,7 +13,7 @@ demo: $(VENV)/.demo
 	$(BIN)/pytest tasks --bf-sandbox local
 
 test: lint
-	$(BIN)/pytest tests -n $(JOBS) --dist loadfile
+	$(BIN)/pytest tests -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 # Real agents, the large ones too, each in every sandbox: gigabytes to install, minutes to run.
 test-agents: $(VENV)/.test
