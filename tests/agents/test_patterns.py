@@ -188,6 +188,7 @@ def test_an_agent_killed_in_the_second_of_three_turns(played: Played, player: st
     told = [event["text"] for event in played.events("killed", player, "user_message")]
     assert told == [task_of("killed"), "Now die."]
     calls = played.events("killed", player, "tool_call")
-    assert [call["turn"] for call in calls] == [1, 2]
+    # The call that kills the agent may do so before the agent has told of it.
+    assert [call["turn"] for call in calls] in ([1], [1, 2])
     assert calls[0]["status"] == "completed"
     assert not played.requests("Never sent.", player)
