@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+import pytest_benchflow.as_installed  # noqa: F401 - before all that follows
+
+# isort: split
 from pytest_benchflow import hookspecs
 from pytest_benchflow.collection import collect_directory, collect_file
 from pytest_benchflow.controller import Controller

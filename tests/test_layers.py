@@ -61,8 +61,13 @@ def level(module: str) -> int:
     return next(number for number, layer in enumerate(LAYERS) if part in layer)
 
 
-def imports(module: str) -> Iterator[tuple[int, str]]:
-    """Yield line and full name of every import of a module, those inside functions included."""
+@cache
+def imports(module: str) -> tuple[tuple[int, str], ...]:
+    """Return line and full name of every import of a module, those inside functions included."""
+    return tuple(find_imports(module))
+
+
+def find_imports(module: str) -> Iterator[tuple[int, str]]:
     path = MODULES[module]
     is_package = path.name == "__init__.py"
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
@@ -140,6 +145,16 @@ def test_the_plugin_imports_nothing_heavy() -> None:
 
 def test_the_library_imports_nothing_until_it_is_used() -> None:
     assert loaded(NAME) == {NAME}
+
+
+def test_pytest_uses_the_bytecode_that_was_installed(tmp_path: Path) -> None:
+    (tmp_path / "test_where.py").write_text(
+        "from pytest_benchflow import controller, testing\n"
+        "def test_loaders():\n"
+        "    loaders = [type(module.__loader__).__name__ for module in (controller, testing)]\n"
+        "    assert loaders == ['SourceFileLoader', 'AssertionRewritingHook']\n"
+    )
+    subprocess.run([sys.executable, "-m", "pytest", "-q", tmp_path], check=True, cwd=tmp_path)
 
 
 @pytest.mark.parametrize("part", ["tasks", "agents", "sandboxes"])

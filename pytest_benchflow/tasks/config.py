@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import PurePosixPath
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
@@ -25,6 +25,9 @@ from .values import (
     refuse,
 )
 from .verifier import VerifierConfig
+
+if TYPE_CHECKING:
+    from .document import DocumentConfig
 
 
 def package_name(value: str) -> str:
@@ -149,6 +152,10 @@ class TaskConfig(Table):
     artifacts: Artifacts = ()
     reward: dict[str, object] = Field(default_factory=dict)
     benchflow: BenchflowConfig = Field(default_factory=BenchflowConfig)
+
+    def as_document(self) -> DocumentConfig | None:
+        """Return it as the front matter of a `task.md`, if that is what it is."""
+        return None
 
     @field_validator("steps")
     @classmethod

@@ -83,6 +83,10 @@ class DocumentConfig(TaskConfig):
     user: UserConfig | None = None
     profile: Annotated[Profile, BeforeValidator(_profile)] | None = None
 
+    def as_document(self) -> DocumentConfig:
+        """Return it as what it is."""
+        return self
+
     @model_validator(mode="after")
     def _roles_exist(self) -> Self:
         known = self.agents.roles

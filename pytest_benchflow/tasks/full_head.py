@@ -7,7 +7,6 @@ from .layout import layout_of
 from .load import parse_file, task_name
 from .model import run_hints
 from .names import tags_of, word
-from .native import prompt_problems
 from .needs import Need, unmet
 from .problems import TaskError, in_order
 from .prompts import read_prompts
@@ -33,6 +32,8 @@ def full_head(
     if config is None:
         raise TaskError(problems)
     if native:
+        from .native import prompt_problems
+
         problems += prompt_problems(file, config, read_prompts(parsed.body, f"{directory}/prompts"))
     layout = layout_of(directory, file)
     needs, solutions = needs_of(config, layout), solutions_of(config, layout)

@@ -3,41 +3,27 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .config import TaskConfig
 from .digest import symlinks
 from .discover import task_file
-from .document import DocumentConfig
-from .front_matter import FrontMatterSource
 from .ignored import IGNORE_FILE
 from .layout import Layout, layout_of
 from .model import Document, Task, run_hints
-from .native import expand, prompt_problems
 from .needs import unmet
+from .parsed import Parsed
 from .problems import Problem, TaskError, as_errors, in_order
 from .prompts import Prompts, read_prompts, without_canary
 from .stages import build_stages
-from .strategy import Strategy, read_strategy
 from .structure import needs_of, script
 from .text import read_text
 from .toml_source import TomlSource
 from .validate import validate
 
 if TYPE_CHECKING:
-    from .sources import Source
-
-
-@dataclass(frozen=True, slots=True)
-class Parsed:
-    """A task file that is well formed as far as it goes; `config` is None if the problems are too many."""
-
-    source: Source
-    config: TaskConfig | None
-    problems: list[Problem]
-    body: str = ""
+    from .strategy import Strategy
 
 
 def load_task(path: Path | str, *, strict: bool = False) -> Task:
@@ -54,6 +40,9 @@ def load_task(path: Path | str, *, strict: bool = False) -> Task:
         problems += _escapes(directory)
         try:
             if layout.name == "native":
+                from .native import prompt_problems
+                from .strategy import read_strategy
+
                 prompts = read_prompts(parsed.body, f"{directory}/prompts")
                 strategy = read_strategy(f"{directory}/{layout.tests}")
                 problems += prompt_problems(file, parsed.config, prompts)
@@ -72,14 +61,13 @@ def load_task(path: Path | str, *, strict: bool = False) -> Task:
 
 def parse_file(file: str, source: TomlSource | None = None) -> Parsed:
     """Read and validate a task file without looking at its directory; a task.toml may have been read already."""
-    if not file.endswith(".md"):
-        source = source or TomlSource(file, read_text(file))
-        config, problems = validate(source, TaskConfig)
-        return Parsed(source, config, problems)
-    front = FrontMatterSource(file, read_text(file))
-    data, problems = expand(front)
-    document, more = validate(front, DocumentConfig, data)
-    return Parsed(front, document, problems + more, front.body)
+    if file.endswith(".md"):
+        from .native import parse_document  # with YAML and more models, which most tasks never need
+
+        return parse_document(file)
+    source = source or TomlSource(file, read_text(file))
+    config, problems = validate(source, TaskConfig)
+    return Parsed(source, config, problems)
 
 
 def _locate(path: str) -> tuple[str, str]:
@@ -149,7 +137,7 @@ def _task(
     instructions: tuple[str, ...],
     warnings: list[Problem],
 ) -> Task:
-    environment = directory / "environment"
+    environment, document = directory / "environment", config.as_document()
     return Task(
         path=directory,
         file=file,
@@ -162,7 +150,7 @@ def _task(
         tests_target=layout.tests_target,
         solution_target=layout.solution_target,
         run=run_hints(config.benchflow),
-        document=Document(config, prompts) if isinstance(config, DocumentConfig) else None,
+        document=None if document is None else Document(document, prompts),
         warnings=in_order(warnings),
     )
 
@@ -171,5 +159,5 @@ def task_name(config: TaskConfig, directory: str) -> str:
     """Return the name a task gives itself, else that of its directory."""
     if config.task is not None:
         return config.task.name
-    own = config.name if isinstance(config, DocumentConfig) else None
-    return own or os.path.basename(os.path.abspath(directory))
+    document = config.as_document()
+    return (document and document.name) or os.path.basename(os.path.abspath(directory))

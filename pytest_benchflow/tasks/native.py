@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 from pytest_benchflow.hints import did_you_mean
 
 from .document import DocumentConfig
+from .front_matter import FrontMatterSource
+from .parsed import Parsed
 from .problems import Problem
+from .text import read_text
+from .validate import validate
 from .values import quoted
 
 if TYPE_CHECKING:
     from .config import TaskConfig
-    from .front_matter import FrontMatterSource
     from .prompts import Prompts
     from .sources import Data
 
@@ -21,6 +24,14 @@ _PLACES = {
     "verifier": {"verifier", "verifier/test.sh", "test.sh", "test-script"},
     "oracle": {"oracle", "oracle/solve.sh", "solve.sh"},
 }
+
+
+def parse_document(file: str) -> Parsed:
+    """Read and validate a `task.md` without looking at its directory."""
+    source = FrontMatterSource(file, read_text(file))
+    data, problems = expand(source)
+    document, more = validate(source, DocumentConfig, data)
+    return Parsed(source, document, problems + more, source.body)
 
 
 def expand(source: FrontMatterSource) -> tuple[Data, list[Problem]]:
@@ -66,8 +77,8 @@ def prompt_problems(file: str, config: TaskConfig, prompts: Prompts) -> list[Pro
     if not config.steps and not (prompts.base or prompts.roles or prompts.scenes):
         fix = "write below the front matter what the agent has to do"
         found.append(Problem(file, None, None, "has no prompt", fix))
-    if isinstance(config, DocumentConfig):
-        roles, scenes = list(config.agents.roles), [scene.name for scene in config.scenes]
+    if document := config.as_document():
+        roles, scenes = list(document.agents.roles), [scene.name for scene in document.scenes]
         for kind, given, known in (("role", prompts.roles, roles), ("scene", prompts.scenes, scenes)):
             for name in given:
                 if known and name not in known:

@@ -6,14 +6,12 @@ import os
 from typing import TYPE_CHECKING
 
 from .config import TaskConfig
-from .document import DocumentConfig
 from .spelling import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _HARBOR = frozenset(TaskConfig.model_fields) | frozenset(ROOT)
-_NATIVE = frozenset(DocumentConfig.model_fields) | frozenset(ROOT) | {"image"}
 _GENERIC = frozenset({"name", "version", "source", "user", "image", "metadata"})
 _SIBLINGS = ("environment", "tests", "instruction.md")
 _NATIVE_SIBLINGS = ("environment", "verifier", "oracle", "tests")
@@ -21,7 +19,13 @@ _NATIVE_SIBLINGS = ("environment", "verifier", "oracle", "tests")
 
 def has_shape(data: Mapping[str, object], *, native: bool) -> bool:
     """Say whether a file has a key of a task; note files with front matter often share the generic ones."""
-    return not (_NATIVE - _GENERIC if native else _HARBOR).isdisjoint(data)
+    return not (_native_keys() - _GENERIC if native else _HARBOR).isdisjoint(data)
+
+
+def _native_keys() -> frozenset[str]:
+    from .document import DocumentConfig
+
+    return frozenset(DocumentConfig.model_fields) | frozenset(ROOT) | {"image"}
 
 
 def has_siblings(directory: str, *, native: bool) -> bool:
