@@ -26,10 +26,14 @@ if TYPE_CHECKING:
 UNLIMITED_AGENT_SEC = 24 * 3600.0
 _STEP_TIMEOUT_SEC = 180.0
 
-# One command for all of it, since every exec costs; the prompt comes through standard input.
+# One command for all of it, since every exec costs, and few programs in it; the prompt comes through standard input.
 _PREPARE = """
-for d in /logs/agent /logs/verifier /logs/artifacts; do mkdir -p "$d" && chmod 777 "$d" || exit 1; done
-rm -rf -- /logs/agent/* && cat >/instruction.md
+set -- /logs/agent /logs/verifier /logs/artifacts
+mkdir -p "$@" && chmod 777 "$@" || exit 1
+shopt -s nullglob dotglob
+set -- /logs/agent/*
+[ $# = 0 ] || rm -rf -- "$@" || exit 1
+cat >/instruction.md
 """
 
 

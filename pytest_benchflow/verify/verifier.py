@@ -23,11 +23,15 @@ LOGS = "/logs/verifier"
 OUTPUT = "test-stdout.txt"
 _STEP_TIMEOUT_SEC = 180.0
 
-# Emptied rather than replaced, for it may be a mount; a link in its place is not followed.
+# Emptied rather than replaced, for it may be a mount; a link in its place is not followed. In portions, because an
+# agent may have left more names than one command can take.
 _EMPTY = """
+shopt -s nullglob dotglob
 for d in {dirs}; do
-  if [ -L "$d" ] || [ ! -d "$d" ]; then rm -rf -- "$d" && mkdir -p "$d" || exit 1; fi
-  rm -rf -- "$d"/..?* "$d"/.[!.]* "$d"/* || exit 1
+  if [ -L "$d" ] || {{ [ -e "$d" ] && [ ! -d "$d" ]; }}; then rm -rf -- "$d" || exit 1; fi
+  [ -d "$d" ] || mkdir -p "$d" || exit 1
+  set -- "$d"/*
+  while [ $# -gt 0 ]; do rm -rf -- "${{@:1:500}}" || exit 1; shift $(($# < 500 ? $# : 500)); done
 done
 """
 

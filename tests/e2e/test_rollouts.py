@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from project import Project, write_native_task
+from project import SOLVE, Project, write_native_task
 
 
 def reward_when(condition: str) -> str:
@@ -143,7 +143,13 @@ def ran(new_project: Callable[..., Project]) -> Project:
         solve="ls / /logs/verifier > /app/seen",
         test=reward_when("! grep -qx tests /app/seen && ! grep -q reward /app/seen && [ -e /tests/test.sh ]"),
     )
-    project.task("tasks/cheats", solve="mkdir -p /logs/verifier; echo 1 > /logs/verifier/reward.txt", test="true")
+    project.task(
+        "tasks/cheats",
+        solve="cd /logs/verifier; echo 1 | tee reward.txt .reward; touch '-rf' {1..1200}; ln -s /app/mine link",
+        test="ls -A /logs/verifier > /logs/verifier/left",
+    )
+    project.task("tasks/modeless", solve="/solution/part", files={"solution/part": f"#!/bin/bash\n{SOLVE}\n"})
+    (project.root / "tasks/modeless/solution/solve.sh").chmod(0o644)
     project.task(
         "tasks/healthy",
         toml="""
@@ -195,6 +201,7 @@ def ran(new_project: Callable[..., Project]) -> Project:
         "prepared",
         "canary",
         "ignoring",
+        "modeless",
         "native",
         "final",
     ],
@@ -276,6 +283,8 @@ def test_a_reward_that_the_agent_wrote_does_not_count(ran: Project) -> None:
     result = results(ran)["cheats"]
     assert result["reward"] is None
     assert result["error"]["category"] == "reward"
+    left = (directory_of(ran, "cheats") / "verifier/left").read_text()
+    assert set(left.split()) == {"left", "test-stdout.txt"}
 
 
 def test_the_solution_is_not_there_for_other_agents(project: Project) -> None:
