@@ -7,7 +7,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
-from project import INI, Project, write_task
+from project import INI, WARM, Project, write_task
 
 # A busy machine is no reason for a property to fail.
 hypothesis.settings.register_profile("benchflow", deadline=None)
@@ -19,6 +19,11 @@ SLOW = ("test_real_agents.py", "test_patterns.py", "test_sandbox_as_user.py", "t
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files that take minutes, so that no worker is left with one of them at the end."""
     items.sort(key=lambda item: SLOW.index(item.path.name) if item.path.name in SLOW else len(SLOW))
+
+
+def pytest_unconfigure() -> None:
+    """End what serves all runs of pytest."""
+    WARM.close()
 
 
 @pytest.fixture

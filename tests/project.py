@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 import xml.etree.ElementTree as ET
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from warm_pytest import WarmPytest
 
 SOLVE = "echo done > /app/done.txt"
 TEST = "if [ -e /app/done.txt ]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt"
@@ -22,8 +24,10 @@ NO_DAEMON = "unix:///nowhere/docker.sock"
 DOCKERFILE = "FROM debian:bookworm-slim\nWORKDIR /app\n"
 INI = "[pytest]\nfilterwarnings = error\n"
 RUN_TIMEOUT_SEC = 120
-PYTEST = [sys.executable, "-m", "pytest", "-p", "no:hypothesispytest"]
+PYTEST = [sys.executable, "-m", "pytest"]
+OPTIONS = ["-p", "no:hypothesispytest"]
 """Not hypothesis: its plugin imports all of it at the end of every run, which takes longer than most runs here."""
+WARM = WarmPytest()
 
 
 def write_files(root: Path, files: Mapping[str, str]) -> Path:
@@ -96,27 +100,42 @@ class Project:
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
         timeout_sec: float = RUN_TIMEOUT_SEC,
+        cold: bool = False,
     ) -> pytest.RunResult:
-        """Run pytest to its end in a process of its own."""
-        began = time.monotonic()
-        done = subprocess.run(
-            [*PYTEST, *args],
-            cwd=cwd or self.root,
-            env=self.environment(env),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=timeout_sec,
-            check=False,
-        )
-        out, err = done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
-        print(out, err, sep="\n")
-        return pytest.RunResult(done.returncode, out.splitlines(), err.splitlines(), time.monotonic() - began)
+        """Run pytest to its end in a process of its own; `cold` also in an interpreter of its own."""
+        began, variables = time.monotonic(), self.environment(env)
+        with tempfile.TemporaryDirectory(prefix="bf-test-output-") as scratch:
+            out, err = Path(scratch, "out"), Path(scratch, "err")
+            if cold or not WARM.can_run(variables):
+                with out.open("wb") as stdout, err.open("wb") as stderr:
+                    status = subprocess.run(
+                        [*PYTEST, *OPTIONS, *args],
+                        cwd=cwd or self.root,
+                        env=variables,
+                        stdin=subprocess.DEVNULL,
+                        stdout=stdout,
+                        stderr=stderr,
+                        timeout=timeout_sec,
+                        check=False,
+                    ).returncode
+            else:
+                status = WARM.run(
+                    [*OPTIONS, *args],
+                    cwd=cwd or self.root,
+                    env=variables,
+                    out=out,
+                    err=err,
+                    timeout_sec=timeout_sec,
+                )
+            texts = [path.read_text("utf-8", "replace") for path in (out, err)]
+        print(*texts, sep="\n")
+        return pytest.RunResult(status, *(text.splitlines() for text in texts), time.monotonic() - began)
 
     def start(self, *args: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
         """Start pytest in a process group of its own, with its output in `pytest.log`."""
         with (self.root / "pytest.log").open("wb") as log:
             return subprocess.Popen(
-                [*PYTEST, *args],
+                [*PYTEST, *OPTIONS, *args],
                 cwd=self.root,
                 env=self.environment(env),
                 stdin=subprocess.DEVNULL,

@@ -200,5 +200,6 @@ def run_agents(project: Project, sandbox: str, *options: str, **env: str) -> Ite
                 *reports,
                 env=around,
                 timeout_sec=RUN_TIMEOUT_SEC,
+                cold=True,
             )
         yield Bench(project, server, run, watch).read()

@@ -139,6 +139,7 @@ def played(request: pytest.FixtureRequest, new_project: Callable[..., Project]) 
             "--bf-json=r.json",
             env=environment,
             timeout_sec=RUN_TIMEOUT_SEC,
+            cold=True,
         )
         yield Played(project, server)
 
