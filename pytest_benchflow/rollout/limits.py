@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pytest_benchflow.rollout.config import RolloutConfig
     from pytest_benchflow.rollout.scenes import Role, Scene
-    from pytest_benchflow.tasks import Stage, Task
+    from pytest_benchflow.tasks import EnvironmentConfig, Stage, Task
 
 UNLIMITED_AGENT_SEC = 24 * 3600.0
 _MARGIN_SEC = 1800.0
@@ -35,11 +35,18 @@ def verifier_limit(stage: Stage, config: RolloutConfig) -> float:
 
 def hard_deadline(task: Task, config: RolloutConfig, scenes: Sequence[Scene], rounds: int | None) -> float:
     """Return the seconds after which something is wrong with the rollout itself; `rounds` are those with a user."""
-    build = task.config.environment.build_timeout_sec * config.timeout_multiplier
-    total = build + config.sandbox_setup_timeout + _MARGIN_SEC
-    turns = [scene.role(turn.role) for scene in scenes for turn in scene.effective_turns]
+    total = _start_limit(task.config.environment, config) + config.sandbox_setup_timeout + _MARGIN_SEC
+    roles = [scene.role(turn.role) for scene in scenes for turn in scene.effective_turns]
     for stage in task.stages:
         verify = verifier_limit(stage, config)
-        prompts = [prompt_limit(role, task, stage, config) or UNLIMITED_AGENT_SEC for role in turns]
+        prompts = [prompt_limit(role, task, stage, config) or UNLIMITED_AGENT_SEC for role in roles]
         total += verify + (sum(prompts) if rounds is None else rounds * (max(prompts) + verify))
+        total += sum(hook.timeout_sec for hook in stage.verifier.collect)
+        if stage.verifier.mode == "separate":
+            total += _start_limit(stage.verifier.environment or task.config.environment, config)
     return total
+
+
+def _start_limit(environment: EnvironmentConfig, config: RolloutConfig) -> float:
+    setup = sum(command.timeout_sec for command in environment.setup_commands)
+    return environment.build_timeout_sec * config.timeout_multiplier + setup

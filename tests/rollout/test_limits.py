@@ -34,11 +34,27 @@ def test_the_limit_of_a_prompt(
     assert prompt_limit(role, task, task.stages[0], settings) == limit
 
 
-@pytest.mark.parametrize(("agent", "rounds", "least"), [("oracle", None, 7000), ("gemini", 3, 300)])
+HOOK = '[[verifier.collect]]\ncommand = "x"\ntimeout_sec = 900\n'
+SETUP = '[[environment.setup_commands]]\ncommand = "x"\ntimeout_sec = 800\n'
+OWN = "[verifier.environment]\nbuild_timeout_sec = 500\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "agent", "rounds", "wanted"),
+    [
+        ("", "oracle", None, 7000 + 600),
+        ("", "gemini", None, 100 + 600),
+        ("", "gemini", 3, 3 * (100 + 600) + 600),
+        (HOOK, "oracle", None, 7000 + 900 + 600),
+        (SETUP, "oracle", None, 800 + 7000 + 600),
+        (OWN + SETUP, "oracle", None, 800 + 7000 + 500 + 600),
+    ],
+    ids=["oracle", "agent", "rounds", "hook", "setup", "own environment"],
+)
 def test_a_rollout_is_given_up_only_when_all_its_parts_are_over_time(
-    make_task: Callable[..., Path], agent: str, rounds: int | None, least: float
+    make_task: Callable[..., Path], more: str, agent: str, rounds: int | None, wanted: float
 ) -> None:
-    task = load_task(make_task(toml=BOTH))
+    task = load_task(make_task(toml=BOTH + more))
     config = RolloutConfig(task_path=task.path, agent=agent)
-    others = 600 + 600 * (1 + (rounds or 0)) + config.sandbox_setup_timeout
-    assert hard_deadline(task, config, config.effective_scenes, rounds) == least + others + 1800
+    build, margin = 600 + config.sandbox_setup_timeout, 1800
+    assert hard_deadline(task, config, config.effective_scenes, rounds) == build + wanted + margin
