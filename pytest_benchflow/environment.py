@@ -6,9 +6,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, cast
 
-from pytest_benchflow.errors import BadType, UnsupportedError, UsageError
+from pytest_benchflow.errors import BadType, UsageError
 from pytest_benchflow.rollout import RolloutConfig, agent_spec
-from pytest_benchflow.sandboxes import SandboxRegistry
+from pytest_benchflow.sandboxes import SandboxRegistry, service_of
 from pytest_benchflow.tasks import load_task
 
 if TYPE_CHECKING:
@@ -99,9 +99,7 @@ class Environment:
 
     async def exec_in_service(self, service: str, cmd: str, *, timeout_sec: float | None = None) -> ExecResult:
         """Run a command in a service of the environment; `main` is the sandbox itself."""
-        if service != "main":
-            raise UnsupportedError(f"commands in the service {service!r} are not supported", advice="use main")
-        return await self.exec(cmd, timeout_sec=timeout_sec)
+        return await service_of(self.inner, service).exec(cmd, timeout_sec=timeout_sec)
 
     async def upload_file(self, source: str | Path, target: str) -> None:
         """Copy a host file into the sandbox."""
@@ -174,6 +172,9 @@ class _LiveSandbox:
             await self._inner.upload_dir(mount.source, mount.target)
 
     async def stop(self, *, delete: bool = True) -> None:
+        """Leave it to its owner."""
+
+    async def stop_main(self) -> None:
         """Leave it to its owner."""
 
     def __getattr__(self, name: str) -> object:

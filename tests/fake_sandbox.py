@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pytest_benchflow.errors import SandboxSnapshotNotSupported
+from pytest_benchflow.errors import SandboxSnapshotNotSupported, UsageError
 from pytest_benchflow.sandboxes import Capabilities, ExecResult, Process, SandboxImage
 
 Answer = ExecResult | BaseException
@@ -105,3 +105,22 @@ class FakeSandbox:
     async def restore(self, image: SandboxImage) -> None:
         """Refuse it, as most sandboxes may."""
         raise SandboxSnapshotNotSupported("fake sandboxes have no snapshots")
+
+
+@dataclass
+class FakeComposed(FakeSandbox):
+    """Implements `HasServices` too, with fake sandboxes as the services."""
+
+    capabilities: Capabilities = field(default_factory=lambda: Capabilities(services=True))
+    services: dict[str, FakeSandbox] = field(default_factory=dict)
+    is_main_stopped: bool = False
+
+    def service(self, name: str) -> FakeSandbox:
+        """Return the service of that name."""
+        if name not in self.services:
+            raise UsageError(f"no service {name!r}")
+        return self.services[name]
+
+    async def stop_main(self) -> None:
+        """Remember it."""
+        self.is_main_stopped = True

@@ -178,7 +178,7 @@ async def test_an_environment_is_used_by_hand(task: Path, tmp_path: Path) -> Non
         await env.download_file("/app/one", tmp_path / "one")
         await env.download_dir("/app/two", tmp_path / "two")
         assert (tmp_path / "one").read_text() + (tmp_path / "two/file").read_text() == "xx"
-        with pytest.raises(UsageError.__base__, match="commands in the service 'db' are not supported"):
+        with pytest.raises(UsageError.__base__, match="has no service 'db'; use main"):
             await env.exec_in_service("db", "true")
     finally:
         await env.stop()

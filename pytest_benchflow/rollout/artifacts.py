@@ -1,25 +1,31 @@
-"""Keep declared files of the sandbox: copied out after the agent, and into a separate verifier's sandbox."""
+"""Keep declared files of the sandbox and its services: copied out after the agent, and into a separate verifier's."""
 
 from __future__ import annotations
 
 import os
 import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pytest_benchflow.errors import BenchflowError
+from pytest_benchflow.errors import BenchflowError, SandboxError
 from pytest_benchflow.rollout.store import write_json
+from pytest_benchflow.sandboxes import MAIN, service_of
 
 if TYPE_CHECKING:
-    from pytest_benchflow.sandboxes import Sandbox
+    from pytest_benchflow.sandboxes import Sandbox, Service
     from pytest_benchflow.tasks import Artifact
 
-_KINDS = {"d": "directory", "f": "file", "-": None}
+Kind = Literal["directory", "file"]
+Status = Literal["ok", "empty", "failed", "skipped"]
+
+_EXEC_TIMEOUT_SEC = 60.0
+# Emptied rather than replaced, for it may be a mount.
+_EMPTY = 'mkdir -p -- "$d" && chmod 777 -- "$d" && rm -rf -- "$d"/..?* "$d"/.[!.]* "$d"/*'
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,23 +34,33 @@ class Kept:
 
     source: str
     destination: str
-    type: str | None
-    status: Literal["ok", "empty", "failed", "skipped"]
+    type: Kind | None
+    status: Status
     exclude: tuple[str, ...] = ()
-    service: str = "main"
+    service: str = MAIN
 
 
-async def keep_artifacts(sandbox: Sandbox, declared: Sequence[Artifact], into: Path) -> list[Kept]:
-    """Copy the artifacts out and write their manifest; one that is missing or fails is recorded, never fatal."""
-    wanted = _wanted(declared, sandbox.workdir)
-    kinds = await _kinds_of(sandbox, [source for source, _, _ in wanted])
+async def keep_artifacts(
+    sandbox: Sandbox,
+    declared: Sequence[Artifact],
+    into: Path,
+    *,
+    before_services: Callable[[], Awaitable[None]] | None = None,
+) -> list[Kept]:
+    """Copy the artifacts out and write their manifest; one that is missing or fails is recorded, never fatal.
+
+    Those of main come first; then `before_services` is awaited, and then come those of other services.
+    """
     kept: list[Kept] = []
-    for (source, destination, exclude), kind in zip(wanted, kinds, strict=True):
-        if any(_overlap(destination, other.destination) for other in kept if other.status != "skipped"):
-            kept.append(Kept(source, destination, kind, "skipped", exclude))
-        else:
-            status = await _copy(sandbox, source, kind, into / destination, exclude)
-            kept.append(Kept(source, destination, kind, status, exclude))
+
+    async def keep(wanted: Sequence[Artifact]) -> None:
+        for artifact in wanted:
+            kept.append(await _keep(sandbox, artifact, into, kept))
+
+    await keep([artifact for artifact in declared if artifact.service == MAIN])
+    if before_services is not None:
+        await before_services()
+    await keep([artifact for artifact in declared if artifact.service != MAIN])
     _prune_empty(into)
     if any(entry.status == "ok" for entry in kept) or len(declared) > 1:
         into.mkdir(parents=True, exist_ok=True)
@@ -53,46 +69,52 @@ async def keep_artifacts(sandbox: Sandbox, declared: Sequence[Artifact], into: P
 
 
 async def place_artifacts(sandbox: Sandbox, kept: Sequence[Kept], held_in: Path) -> None:
-    """Put artifacts at the paths they came from, in another sandbox."""
+    """Put artifacts at the paths they came from, in another sandbox; directories hold nothing else afterwards."""
     for entry in kept:
-        if entry.status != "ok":
-            continue
-        if entry.type == "directory":
+        if entry.type == "directory" and entry.status in ("ok", "empty"):
+            await _empty(sandbox, entry.source)
+        if entry.status == "ok" and entry.type == "directory":
             await sandbox.upload_dir(held_in / entry.destination, entry.source)
-        else:
+        elif entry.status == "ok":
             await sandbox.upload_file(held_in / entry.destination, entry.source)
 
 
-def _wanted(declared: Sequence[Artifact], workdir: str) -> list[tuple[str, str, tuple[str, ...]]]:
-    wanted: list[tuple[str, str, tuple[str, ...]]] = []
-    for artifact in declared:
-        source = artifact.source if artifact.source.startswith("/") else f"{workdir.rstrip('/')}/{artifact.source}"
-        wanted.append((source, artifact.destination or source.lstrip("/"), artifact.exclude))
-    return wanted
+async def _keep(sandbox: Sandbox, artifact: Artifact, into: Path, kept: Sequence[Kept]) -> Kept:
+    """Copy one artifact, unless what is kept already would overlap with it."""
+    source = artifact.source if artifact.source.startswith("/") else f"{sandbox.workdir.rstrip('/')}/{artifact.source}"
+    destination = artifact.destination or source.lstrip("/")
+    kind: Kind | None = None
+    status: Status = "skipped"
+    if not any(_overlap(destination, other.destination) for other in kept if other.status != "skipped"):
+        try:
+            kind = await _fetch(service_of(sandbox, artifact.service), source, into / destination)
+            status = "empty" if kind is None else "ok"
+        except (OSError, BenchflowError):
+            status = "failed"
+        if kind == "directory":
+            _drop_excluded(into / destination, artifact.exclude)
+            status = "ok" if any((into / destination).iterdir()) else "empty"
+    return Kept(source, destination, kind, status, artifact.exclude, artifact.service)
 
 
-async def _kinds_of(sandbox: Sandbox, sources: Sequence[str]) -> list[str | None]:
-    script = 'for p; do if [ -d "$p" ]; then echo d; elif [ -f "$p" ]; then echo f; else echo -; fi; done'
-    quoted = " ".join(shlex.quote(source) for source in sources)
-    done = await sandbox.exec(f"set -- {quoted}; {script}", user=0, timeout_sec=60)
-    return [_KINDS.get(line) for line in done.stdout.split()]
+async def _fetch(service: Service, source: str, target: Path) -> Kind | None:
+    """Download a directory or file and return which it is; it is asked by trying, for a service may have no shell."""
+    with suppress(FileNotFoundError):
+        await service.download_dir(source, target)
+        return "directory"
+    with suppress(OSError):
+        target.rmdir()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileNotFoundError):
+        await service.download_file(source, target)
+        return "file"
+    return None
 
 
-async def _copy(
-    sandbox: Sandbox, source: str, kind: str | None, target: Path, exclude: Sequence[str]
-) -> Literal["ok", "empty", "failed", "skipped"]:
-    if kind is None:
-        return "empty"
-    try:
-        if kind == "file":
-            target.parent.mkdir(parents=True, exist_ok=True)
-            await sandbox.download_file(source, target)
-            return "ok"
-        await sandbox.download_dir(source, target)
-    except (OSError, BenchflowError):
-        return "failed"
-    _drop_excluded(target, exclude)
-    return "ok" if any(target.iterdir()) else "empty"
+async def _empty(sandbox: Sandbox, directory: str) -> None:
+    done = await sandbox.exec(f"d={shlex.quote(directory)}; {_EMPTY}", user=0, timeout_sec=_EXEC_TIMEOUT_SEC)
+    if done.return_code:
+        raise SandboxError(f"could not empty {directory} for its artifacts: {done.stderr.strip()[:300]}")
 
 
 def _prune_empty(directory: Path) -> None:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from pytest_benchflow.agents import AgentContext, AgentOutcome, PromptResult, Session
 from pytest_benchflow.errors import SandboxError, UsageError
 from pytest_benchflow.events import Event
+from pytest_benchflow.rollout.limits import prompt_limit
 from pytest_benchflow.rollout.sandbox_user import SandboxUser, create_reader, create_user, existing_user, kill_processes
-from pytest_benchflow.rollout.stage import StageRun, agent_limit
+from pytest_benchflow.rollout.stage import StageRun
 from pytest_benchflow.skills import deploy_skills, withdraw_skills
 
 if TYPE_CHECKING:
@@ -106,11 +107,7 @@ class Dialogue:
         assert self._part is not None
         self._turn += 1
         self._work.record.prompting(text)
-        limit = self._part.role.timeout_sec
-        if limit is None:
-            limit = agent_limit(self._work.stage, self._work.config)
-        else:
-            limit *= self._work.config.timeout_multiplier
+        limit = prompt_limit(self._part.role, self._task, self._work.stage, self._work.config)
         done = await self._session.prompt(text, timeout_sec=limit)
         self._work.record.prompted(done)
         return done

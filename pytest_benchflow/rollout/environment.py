@@ -28,7 +28,7 @@ def verifier_spec(task: Task, stage: Stage, config: RolloutConfig, name: str) ->
     environment = stage.verifier.environment or task.config.environment
     spec = _spec(
         environment,
-        stage.verifier.build_dir or (task.environment_dir if stage.verifier.uploads_tests else None),
+        stage.verifier.directory(task),
         config,
         name,
         f"{task.file}: [verifier.environment.env]",

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_benchflow.errors import BenchflowError, SandboxError, UsageError
-from pytest_benchflow.rollout.stage import must
-from pytest_benchflow.tasks import resolve_env
+from pytest_benchflow.sandboxes import service_of
+from pytest_benchflow.tasks import service_mentions
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout.config import RolloutConfig
@@ -29,12 +28,15 @@ async def put_uploads(sandbox: Sandbox, uploads: Mapping[str | Path, str]) -> No
             raise UsageError(f"uploads: {source} does not exist", advice="name a file or directory of this machine")
 
 
-async def run_setup_commands(sandbox: Sandbox, task: Task) -> None:
-    """Run the commands that prepare the task's environment; each has to succeed."""
-    where = f"{task.file}: [environment.setup_commands.env]"
-    for setup in task.config.environment.setup_commands:
-        env = resolve_env(setup.env, os.environ, where)
-        await must(sandbox, setup.command, setup.timeout_sec, user=setup.user, cwd=setup.cwd, env=env)
+def check_services(sandbox: Sandbox, task: Task) -> None:
+    """Refuse services that a started sandbox does not have, where only compose could tell."""
+    for path, service, directory in service_mentions(task):
+        try:
+            if directory == task.environment_dir:
+                service_of(sandbox, service)
+        except UsageError as error:
+            key = ".".join(part for part in path if isinstance(part, str))
+            raise UsageError(f"{task.file}: {key} is {service!r}: {error.message}", advice=error.advice) from None
 
 
 async def run_hooks(sandbox: Sandbox, config: RolloutConfig) -> None:

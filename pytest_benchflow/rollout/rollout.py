@@ -13,29 +13,26 @@ from typing import TYPE_CHECKING
 from pytest_benchflow.agents import Agent, Session
 from pytest_benchflow.errors import BenchflowError, CannotRunHere, Category, UsageError
 from pytest_benchflow.rollout.cast import Cast
+from pytest_benchflow.rollout.commands import run_setup_commands
 from pytest_benchflow.rollout.conversation import Conversation, SoftVerification, softly_verified
 from pytest_benchflow.rollout.dialogue import Dialogue, Executed, may_go_on
 from pytest_benchflow.rollout.ending import STOP_TIMEOUT_SEC, end_sandbox, mask_secrets, recover, write_sandbox_facts
 from pytest_benchflow.rollout.environment import agent_spec, override_notes
 from pytest_benchflow.rollout.healthcheck import wait_until_healthy
 from pytest_benchflow.rollout.letters import Letters
+from pytest_benchflow.rollout.limits import hard_deadline
 from pytest_benchflow.rollout.native import document_prompts, document_scenes
-from pytest_benchflow.rollout.preparation import put_uploads, run_hooks, run_setup_commands
+from pytest_benchflow.rollout.preparation import check_services, put_uploads, run_hooks
 from pytest_benchflow.rollout.record import Record
 from pytest_benchflow.rollout.resources import Resources
 from pytest_benchflow.rollout.result import ErrorInfo, RolloutResult, StepResult
 from pytest_benchflow.rollout.scenes import PlannedTurn, Role, Scene, plan_turns, session_key
 from pytest_benchflow.rollout.secrets import secrets_handed_out
-from pytest_benchflow.rollout.stage import (
-    UNLIMITED_AGENT_SEC,
-    StageRun,
-    agent_limit,
-    demand_variables,
-    verifier_limit,
-)
+from pytest_benchflow.rollout.stage import StageRun, demand_variables
 from pytest_benchflow.rollout.steps import combine, reaches
 from pytest_benchflow.rollout.store import write_json, write_text
 from pytest_benchflow.rollout.support import refuse_document_user, refuse_unsupported
+from pytest_benchflow.rollout.unheeded import unheeded_notes
 from pytest_benchflow.services import start_services
 from pytest_benchflow.tasks import load_task
 
@@ -43,8 +40,6 @@ if TYPE_CHECKING:
     from pytest_benchflow.rollout.config import RolloutConfig
     from pytest_benchflow.sandboxes import Sandbox
     from pytest_benchflow.tasks import Stage, Task
-
-_MARGIN_SEC = 1800.0
 
 
 class Rollout:
@@ -141,6 +136,7 @@ class Rollout:
             facts = {"rollout_name": self.record.name, "task_name": self.task.name, "task_digest": self.record.digest}
             write_json(directory / "config.json", {**facts, **self.config.public(), "sandbox": backend.name})
             self.record.notes += [*override_notes(self.task, self.config, backend), *self._cast.notes]
+            self.record.notes += unheeded_notes(self.task, self._cast.agents)
             self.task = await self._resources.prepared(self.task, self.config)
             mounts = await self._cast.provide(directory / "agent")
             sandbox = backend.create(agent_spec(self.task, self.config, self.record.name, mounts))
@@ -155,8 +151,10 @@ class Rollout:
             self._started = True
             self.record.notes += work.sandbox.notes
             write_sandbox_facts(self.record, work.sandbox)
+            check_services(work.sandbox, self.task)
             await put_uploads(work.sandbox, self.config.uploads)
-            await run_setup_commands(work.sandbox, self.task)
+            where = f"{self.task.file}: [environment.setup_commands.env]"
+            await run_setup_commands(work.sandbox, environment.setup_commands, where)
             await start_services(work.sandbox, self._services)
             await run_hooks(work.sandbox, self.config)
             if environment.healthcheck is not None:
@@ -247,7 +245,8 @@ class Rollout:
             raise
 
     async def _guarded(self, work: Coroutine[object, object, None]) -> RolloutResult:
-        limit = self._hard_deadline()
+        rounds = None if self._conversation is None else self._conversation.max_rounds
+        limit = hard_deadline(self.task, self.config, self._scenes, rounds)
         deadline = asyncio.timeout(limit)
         try:
             async with deadline:
@@ -297,19 +296,6 @@ class Rollout:
         if self._work is None:
             raise UsageError("the rollout has no sandbox yet", advice="await setup() first")
         return self._work
-
-    def _hard_deadline(self) -> float:
-        build = self.task.config.environment.build_timeout_sec * self.config.timeout_multiplier
-        stages = sum(self._agents_limit(stage) + verifier_limit(stage, self.config) for stage in self.task.stages)
-        return build + stages + self.config.sandbox_setup_timeout + _MARGIN_SEC
-
-    def _agents_limit(self, stage: Stage) -> float:
-        """Return the seconds all turns of a stage may take together."""
-        limit = agent_limit(stage, self.config) or UNLIMITED_AGENT_SEC
-        if self._conversation is not None:
-            return self._conversation.max_rounds * (limit + verifier_limit(stage, self.config))
-        own = (scene.role(turn.role).timeout_sec for scene in self._scenes for turn in scene.effective_turns)
-        return sum(limit if seconds is None else seconds * self.config.timeout_multiplier for seconds in own)
 
     async def _play(self, stage: Stage) -> None:
         """Let the agents work on a stage: turn by turn, or round by round with a user."""

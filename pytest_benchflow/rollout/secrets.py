@@ -25,10 +25,10 @@ _BLOCK = 1 << 20
 
 def secrets_handed_out(task: Task, config: RolloutConfig, environ: Mapping[str, str]) -> frozenset[str]:
     """Return the secrets that a configuration gives to a sandbox, or a task takes from the runner's environment."""
-    environment = task.config.environment
-    tables = [environment.env, task.config.solution.env, *(command.env for command in environment.setup_commands)]
-    for verifier in (stage.verifier for stage in task.stages):
-        tables += [verifier.env, verifier.environment.env if verifier.environment is not None else {}]
+    tables = [task.config.solution.env, *(stage.verifier.env for stage in task.stages)]
+    for environment in (task.config.environment, *(stage.verifier.environment for stage in task.stages)):
+        if environment is not None:
+            tables += [environment.env, *(command.env for command in environment.setup_commands)]
     filled = (filled_variables(table, environ) for table in tables)
     return frozenset().union(*map(secret_values, (config.agent_env, config.verifier_env, *filled)))
 

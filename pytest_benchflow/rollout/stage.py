@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_benchflow.agents import AgentOutcome
-from pytest_benchflow.errors import SandboxError, VerifierError
+from pytest_benchflow.errors import BenchflowError, SandboxError, VerifierError
 from pytest_benchflow.rollout.artifacts import Kept, keep_artifacts, place_artifacts
+from pytest_benchflow.rollout.commands import must, run_setup_commands
 from pytest_benchflow.rollout.environment import verifier_spec
 from pytest_benchflow.rollout.healthcheck import wait_until_healthy
+from pytest_benchflow.rollout.limits import UNLIMITED_AGENT_SEC, agent_limit, verifier_limit
 from pytest_benchflow.rollout.store import write_text
+from pytest_benchflow.sandboxes import MAIN, service_of, stop_main
 from pytest_benchflow.tasks import resolve_env
 from pytest_benchflow.verify import Verification, Verifier, output_tail
 
@@ -21,9 +24,8 @@ if TYPE_CHECKING:
     from pytest_benchflow.rollout.config import RolloutConfig
     from pytest_benchflow.rollout.record import Record
     from pytest_benchflow.sandboxes import Backend, Sandbox
-    from pytest_benchflow.tasks import Stage, Task
+    from pytest_benchflow.tasks import CollectHook, Stage, Task
 
-UNLIMITED_AGENT_SEC = 24 * 3600.0
 _STEP_TIMEOUT_SEC = 180.0
 
 # One command for all of it, since every exec costs, and few programs in it; the prompt comes through standard input.
@@ -35,17 +37,6 @@ set -- /logs/agent/*
 [ $# = 0 ] || rm -rf -- "$@" || exit 1
 cat >/instruction.md
 """
-
-
-def agent_limit(stage: Stage, config: RolloutConfig) -> float | None:
-    """Return the seconds the agent has in a stage, None for no limit."""
-    limit = stage.agent_timeout_sec if config.timeout is None else config.timeout
-    return None if limit is None else limit * config.timeout_multiplier
-
-
-def verifier_limit(stage: Stage, config: RolloutConfig) -> float:
-    """Return the seconds the verifier has."""
-    return stage.verifier.timeout_sec * config.timeout_multiplier
 
 
 def verifier_env(task: Task, stage: Stage, config: RolloutConfig) -> dict[str, str]:
@@ -61,29 +52,11 @@ def demand_variables(task: Task) -> None:
     tables += [("environment.setup_commands.env", command.env) for command in environment.setup_commands]
     for verifier in (stage.verifier for stage in task.stages):
         tables.append(("verifier.env", verifier.env))
-        if verifier.environment is not None:
-            tables.append(("verifier.environment.env", verifier.environment.env))
+        if (own := verifier.environment) is not None:
+            tables.append(("verifier.environment.env", own.env))
+            tables += [("verifier.environment.setup_commands.env", command.env) for command in own.setup_commands]
     for name, table in tables:
         resolve_env(table, os.environ, f"{task.file}: [{name}]")
-
-
-async def must(
-    sandbox: Sandbox,
-    command: str,
-    timeout_sec: float,
-    *,
-    user: str | int | None = None,
-    cwd: str | None = None,
-    env: Mapping[str, str] | None = None,
-) -> None:
-    """Run a command of the task's own that has to succeed."""
-    try:
-        done = await sandbox.exec(command, user=user, cwd=cwd, env=env, timeout_sec=timeout_sec)
-    except TimeoutError:
-        raise SandboxError(f"{command!r} did not end within {timeout_sec:g} s", retryable=False) from None
-    if done.return_code:
-        said = (done.stderr.strip() or done.stdout.strip())[-300:]
-        raise SandboxError(f"{command!r} ended with status {done.return_code}: {said}", retryable=False)
 
 
 @dataclass(slots=True)
@@ -126,9 +99,9 @@ class StageRun:
 
     async def verify(self) -> Verification:
         """Take the agent's logs and artifacts out, then run the hidden tests, here or in a sandbox of their own."""
-        kept = await self._collect()
-        into = self.output / "verifier"
         separate = self.stage.verifier.mode == "separate"
+        kept = await self._collect(ends_main=separate and self.is_last)
+        into = self.output / "verifier"
         try:
             verifier = self._verifier(await self._fresh_sandbox(kept) if separate else self.sandbox)
             verified = await verifier.run(into)
@@ -161,13 +134,21 @@ class StageRun:
             await self._take_logs()
             await keep_artifacts(self.sandbox, self.stage.artifacts, self.output / "artifacts")
 
-    async def _collect(self) -> list[Kept]:
+    async def _collect(self, *, ends_main: bool) -> list[Kept]:
+        """Take out what the agent left; evidence in other services only once main cannot change it, if that may end."""
         await self._take_logs()
         if self.record.outcome is AgentOutcome.NONZERO_EXIT:
             write_text(self.output / "agent" / "exit-code.txt", f"{self.record.detail}\n")
-        for hook in self.stage.verifier.collect:
-            await self._try_hook(hook.command, hook.user, hook.timeout_sec)
-        return await keep_artifacts(self.sandbox, self.stage.artifacts, self.output / "artifacts")
+        hooks, artifacts = self.stage.verifier.collect, self.stage.artifacts
+        await self._try_hooks([hook for hook in hooks if hook.service == MAIN])
+        sidecars = [hook for hook in hooks if hook.service != MAIN]
+
+        async def before_services() -> None:
+            if ends_main and (sidecars or any(artifact.service != MAIN for artifact in artifacts)):
+                await self._stop_main()
+            await self._try_hooks(sidecars)
+
+        return await keep_artifacts(self.sandbox, artifacts, self.output / "artifacts", before_services=before_services)
 
     async def _take_logs(self) -> None:
         self._taken_out = self.stage
@@ -176,12 +157,22 @@ class StageRun:
         except FileNotFoundError:
             self.record.notes.append("the agent removed /logs/agent")
 
-    async def _try_hook(self, command: str, user: str | int | None, timeout_sec: float) -> None:
-        """Run a collect hook; its failure is noted and nothing more."""
+    async def _try_hooks(self, hooks: Sequence[CollectHook]) -> None:
+        """Run collect hooks where they belong; the failure of one is noted and nothing more."""
+        for hook in hooks:
+            where = "" if hook.service == MAIN else f" in {hook.service}"
+            try:
+                service = service_of(self.sandbox, hook.service)
+                await must(service, hook.command, hook.timeout_sec, user=hook.user)
+            except BenchflowError as error:
+                self.record.notes.append(f"collect hook{where}: {error}")
+
+    async def _stop_main(self) -> None:
+        """End what the agent may have left running before anything else is looked at."""
         try:
-            await must(self.sandbox, command, timeout_sec, user=user)
-        except SandboxError as error:
-            self.record.notes.append(f"collect hook: {error}")
+            await stop_main(self.sandbox)
+        except BenchflowError as error:
+            self.record.notes.append(f"main could not be stopped before its services were read: {error}")
 
     async def _fresh_sandbox(self, kept: list[Kept]) -> Sandbox:
         """Start a sandbox for the verifier alone, with nothing of the agent's in it but the artifacts."""
@@ -190,12 +181,25 @@ class StageRun:
             await self.sandbox.stop()
         self._verifier_sandbox = sandbox = self.backend.create(spec)
         await sandbox.start()
+        await self._set_up(sandbox)
         await place_artifacts(sandbox, kept, self.output / "artifacts")
         return sandbox
 
+    async def _set_up(self, sandbox: Sandbox) -> None:
+        """Prepare the verifier's sandbox as its own table says, or as the agent's was if it is a copy of that."""
+        verifier = self.stage.verifier
+        if verifier.environment is not None:
+            where = f"{self.task.file}: [verifier.environment.setup_commands.env]"
+            await run_setup_commands(sandbox, verifier.environment.setup_commands, where)
+            if verifier.environment.healthcheck is not None:
+                await wait_until_healthy(sandbox, verifier.environment.healthcheck)
+        elif verifier.uploads_tests:
+            where = f"{self.task.file}: [environment.setup_commands.env]"
+            await run_setup_commands(sandbox, self.task.config.environment.setup_commands, where)
+
     def _verifier(self, sandbox: Sandbox) -> Verifier:
         return Verifier(
-            sandbox=sandbox,
+            sandbox=service_of(sandbox, self.stage.verifier.service),
             stage=self.stage,
             target=self.task.tests_target,
             env=verifier_env(self.task, self.stage, self.config),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_benchflow.agents import FREE_AGENTS
 from pytest_benchflow.errors import CannotRunHere, UnsupportedError
+from pytest_benchflow.tasks import compose_file, service_mentions
 
 if TYPE_CHECKING:
     from pytest_benchflow.agents import Agent
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from pytest_benchflow.sandboxes import Backend, Capabilities
     from pytest_benchflow.tasks import EnvironmentConfig, Task
 
-_COMPOSE = "docker-compose.yaml"
 _ROOT = (None, 0, "0", "root")
 
 
@@ -25,6 +25,7 @@ def refuse_unsupported(task: Task, backend: Backend, agents: Sequence[Agent] = (
     found = [
         *_environment("environment", task.config.environment, backend.capabilities, builds=_has_dockerfile(task)),
         *_stages(task, backend),
+        *_services(task, backend.capabilities),
         *_users(task, backend.capabilities),
     ]
     if found:
@@ -62,6 +63,8 @@ def _refuse_agents_without_network(task: Task, agents: Sequence[Agent]) -> None:
 def _environment(where: str, environment: EnvironmentConfig, can: Capabilities, *, builds: bool) -> Iterator[str]:
     if environment.gpus and not can.gpus:
         yield f"[{where}] gpus"
+    if environment.gpus and environment.gpu_types:
+        yield f"[{where}] gpu_types"
     if environment.tpu is not None:
         yield f"[{where}] tpu"
     if not _can_restrict(environment.network_mode, can):
@@ -69,23 +72,23 @@ def _environment(where: str, environment: EnvironmentConfig, can: Capabilities, 
     if environment.docker_image and not can.docker_image and not builds:
         yield f"[{where}] docker_image"
     for command in environment.setup_commands:
-        if command.host_lock or command.capture_dir or command.service != "main":
-            yield f"[[{where}.setup_commands]] host_lock, capture_dir or service"
+        if command.host_lock or command.capture_dir:
+            yield f"[[{where}.setup_commands]] host_lock or capture_dir"
+        if command.user not in _ROOT and not can.users:
+            yield f"[[{where}.setup_commands]] user"
 
 
 def _stages(task: Task, backend: Backend) -> Iterator[str]:
     can = backend.capabilities
     baseline = task.config.environment.network_mode
-    if task.environment_dir is not None and not can.compose and (task.environment_dir / _COMPOSE).exists():
-        yield f"environment/{_COMPOSE}"
+    if not can.compose and (file := compose_file(task.environment_dir)) is not None:
+        yield f"environment/{file.name}"
     for stage in task.stages:
         verifier = stage.verifier
         if stage.agent_network.mode != baseline:
             yield f'[agent] network_mode = "{stage.agent_network.mode}" beside "{baseline}" of the environment'
         if verifier.type != "test-script":
             yield f'[verifier] type = "{verifier.type}"'
-        if verifier.service != "main":
-            yield "[verifier] service"
         if verifier.strategy is not None and verifier.strategy.type != "script":
             yield f'verifier strategy type "{verifier.strategy.type}"'
         if verifier.mode == "shared" and verifier.network.mode != baseline:
@@ -94,10 +97,17 @@ def _stages(task: Task, backend: Backend) -> Iterator[str]:
             yield f'[verifier] network_mode = "{verifier.network.mode}"'
         if verifier.environment is not None:
             yield from _environment("verifier.environment", verifier.environment, can, builds=False)
-        if verifier.build_dir is not None and not can.compose and (verifier.build_dir / _COMPOSE).exists():
-            yield f"{verifier.build_dir.name}/{_COMPOSE}"
-        if any(artifact.service != "main" for artifact in stage.artifacts):
-            yield "[[artifacts]] service"
+            if verifier.environment.os == "windows" and not can.windows:
+                yield '[verifier.environment] os = "windows"'
+        if not can.compose and (file := compose_file(verifier.build_dir)) is not None:
+            yield f"{file.parent.name}/{file.name}"
+
+
+def _services(task: Task, can: Capabilities) -> Iterator[str]:
+    """Name the keys that ask for another service than main where none can be reached."""
+    for path, service, _ in () if can.services else service_mentions(task):
+        table = ".".join(part for part in path[:-1] if isinstance(part, str))
+        yield f'{f"[[{table}]]" if isinstance(path[-2], int) else f"[{table}]"} {path[-1]} = "{service}"'
 
 
 def _users(task: Task, can: Capabilities) -> Iterator[str]:
@@ -111,8 +121,6 @@ def _users(task: Task, can: Capabilities) -> Iterator[str]:
             yield "[verifier] user"
         if any(hook.user not in _ROOT for hook in stage.verifier.collect):
             yield "[[verifier.collect]] user"
-    if any(command.user not in _ROOT for command in task.config.environment.setup_commands):
-        yield "[[environment.setup_commands]] user"
 
 
 def _can_restrict(mode: str, can: Capabilities) -> bool:

@@ -4,9 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .base import Backend, Capabilities, ExecResult, Limits, Mount, Process, Sandbox, SandboxImage, SandboxSpec
+from .base import (
+    Backend,
+    Capabilities,
+    ExecResult,
+    HasServices,
+    Limits,
+    Mount,
+    Process,
+    Sandbox,
+    SandboxImage,
+    SandboxSpec,
+    Service,
+)
 from .registry import SandboxRegistry
 from .selection import upload_selected
+from .services import MAIN, service_of, stop_main
 
 if TYPE_CHECKING:
     from .leftovers import CONTEXT_PREFIX, Leftovers, Trace, docker_images, docker_leftovers, local_leftovers
@@ -15,9 +28,11 @@ _OF_LEFTOVERS = ("CONTEXT_PREFIX", "Leftovers", "Trace", "docker_images", "docke
 
 __all__ = [
     "CONTEXT_PREFIX",
+    "MAIN",
     "Backend",
     "Capabilities",
     "ExecResult",
+    "HasServices",
     "Leftovers",
     "Limits",
     "Mount",
@@ -26,10 +41,13 @@ __all__ = [
     "SandboxImage",
     "SandboxRegistry",
     "SandboxSpec",
+    "Service",
     "Trace",
     "docker_images",
     "docker_leftovers",
     "local_leftovers",
+    "service_of",
+    "stop_main",
     "upload_selected",
 ]
 

@@ -37,6 +37,8 @@ class Capabilities:
     allowlist: bool = False
     docker_image: bool = False
     compose: bool = False
+    services: bool = False
+    """Whether the other services of compose tasks can be reached; such sandboxes are `HasServices` too."""
     gpus: bool = False
     windows: bool = False
     users: bool = False
@@ -109,6 +111,48 @@ class Process(Protocol):
 
     async def kill(self) -> None:
         """Kill the whole process tree inside the sandbox; idempotent, returns when it is gone."""
+
+
+@runtime_checkable
+class Service(Protocol):
+    """A container beside the sandbox, with an image, users, variables and a working directory of its own.
+
+    What is asked of it is a part of what a `Sandbox` can do, so `main`, which is the sandbox itself, is one too.
+    """
+
+    async def exec(
+        self,
+        cmd: str,
+        *,
+        user: str | int | None = None,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout_sec: float | None = None,
+        stdin: bytes | None = None,
+    ) -> ExecResult:
+        """Run a command line with `sh`. On timeout the whole process tree is killed inside and TimeoutError raised."""
+
+    async def upload_file(self, source: Path, target: str) -> None:
+        """Copy a host file to exactly `target`, keeping its mode; parents are made; owned by root."""
+
+    async def upload_dir(self, source: Path, target: str) -> None:
+        """Copy the content of a host directory into `target`; symlinks stay links; owned by root."""
+
+    async def download_file(self, source: str, target: Path) -> None:
+        """Copy a file out, also of a service that has ended; FileNotFoundError if there is none."""
+
+    async def download_dir(self, source: str, target: Path) -> None:
+        """Copy the content of a directory out as `Sandbox` does, also of a service that has ended."""
+
+
+class HasServices(Protocol):
+    """What a sandbox can do beyond `Sandbox` if its `capabilities.services` says so."""
+
+    def service(self, name: str) -> Service:
+        """Return a service other than main; UsageError if there is none of that name."""
+
+    async def stop_main(self) -> None:
+        """End the sandbox itself with all that runs in it, but none of its services; `stop` then ends those."""
 
 
 @runtime_checkable

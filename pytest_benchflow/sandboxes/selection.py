@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from pytest_benchflow.errors import SandboxError
 
 if TYPE_CHECKING:
-    from .base import Sandbox
+    from .base import Service
 
 _REMOVE_TIMEOUT_SEC = 60.0
 
 
-async def upload_selected(sandbox: Sandbox, source: Path, target: str, left_out: Sequence[str]) -> None:
+async def upload_selected(sandbox: Service, source: Path, target: str, left_out: Sequence[str]) -> None:
     """Copy the content of a directory into `target`, without the relative paths that are to be left out."""
     await sandbox.upload_dir(source, target)
     if not left_out:

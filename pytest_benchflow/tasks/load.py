@@ -16,6 +16,7 @@ from .needs import unmet
 from .parsed import Parsed
 from .problems import Problem, TaskError, as_errors, in_order
 from .prompts import Prompts, read_prompts, without_canary
+from .services import service_problems
 from .stages import build_stages
 from .structure import needs_of, script
 from .text import read_text
@@ -54,8 +55,8 @@ def load_task(path: Path | str, *, strict: bool = False) -> Task:
     if parsed.config is None or any(problem.severity == "error" for problem in problems):
         raise TaskError(dict.fromkeys(problems))
     task = _task(Path(directory), Path(file), parsed.config, layout, prompts, strategy, instructions, problems)
-    if hidden := _hidden_scripts(task):
-        raise TaskError(hidden)
+    if found := [*_hidden_scripts(task), *service_problems(task, parsed.source)]:
+        raise TaskError(found)
     return task
 
 

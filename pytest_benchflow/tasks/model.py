@@ -62,6 +62,13 @@ class StageVerifier:
     hardening: Hardening
     strategy: Strategy | None
     """The chosen strategy of a `verifier.md`, if there is one."""
+    expected_skills: tuple[str, ...] = ()
+
+    def directory(self, task: Task) -> Path | None:
+        """Return the build context of the environment that the tests run in, None if that is a ready image."""
+        if self.mode == "shared":
+            return task.environment_dir
+        return self.build_dir or (task.environment_dir if self.uploads_tests else None)
 
 
 @dataclass(frozen=True, slots=True)

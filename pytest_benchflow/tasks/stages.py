@@ -59,7 +59,7 @@ def _stage(
         workdir_dir=folder / "workdir" if folder and (folder / "workdir").is_dir() else None,
         min_reward=step.min_reward if step else None,
         healthcheck=step.healthcheck if step else None,
-        artifacts=(ALWAYS_KEPT, *config.artifacts, *(step.artifacts if step else ())),
+        artifacts=_artifacts((*config.artifacts, *(step.artifacts if step else ()))),
         left_out={path: found for path in copied if (found := left_out(root, path))},
     )
 
@@ -99,6 +99,7 @@ def _verifier(
         rubric=_rubric(root, own if own.judge else task, layout) if kind == "llm-judge" else None,
         hardening=own.hardening if "hardening" in said else task.hardening,
         strategy=strategy,
+        expected_skills=memory.expected_skills if (memory := own.memory or task.memory) else (),
     )
 
 
@@ -109,6 +110,12 @@ def _network(own: AgentConfig | VerifierConfig, task: AgentConfig | VerifierConf
         if mode is not None:
             return Network(mode, policy.allowed_hosts or ())
     return Network(base.network_mode, base.allowed_hosts or (), base.blocked_hosts or (), base.blocked_urls or ())
+
+
+def _artifacts(declared: tuple[Artifact, ...]) -> tuple[Artifact, ...]:
+    """Return what is kept; a task that declares what is always kept says so in its own way, with `exclude` for one."""
+    same = (a.source.rstrip("/") == ALWAYS_KEPT.source and a.service == ALWAYS_KEPT.service for a in declared)
+    return declared if any(same) else (ALWAYS_KEPT, *declared)
 
 
 def _build_dir(tests_dirs: tuple[Path, ...]) -> Path | None:

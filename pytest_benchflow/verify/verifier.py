@@ -16,7 +16,7 @@ from pytest_benchflow.verify.checks import Checks, read_checks
 from pytest_benchflow.verify.rewards import read_rewards
 
 if TYPE_CHECKING:
-    from pytest_benchflow.sandboxes import Sandbox
+    from pytest_benchflow.sandboxes import Service
     from pytest_benchflow.tasks import Stage
 
 LOGS = "/logs/verifier"
@@ -48,7 +48,8 @@ class Verification:
 class Verifier:
     """Runs the tests of one stage in one sandbox and keeps what they write in a host directory."""
 
-    sandbox: Sandbox
+    sandbox: Service
+    """The sandbox, or the service of it that the task names."""
     stage: Stage
     target: str
     """Where the tests go: /tests, or /verifier for native tasks."""

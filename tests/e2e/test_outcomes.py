@@ -57,7 +57,11 @@ def write_tasks(project: Project) -> None:
     project.task("tasks/test-sh-exits-1", test=f"echo 1 > {REWARD}; exit 1")
     project.task("tasks/several-keys", test='echo \'{"speed": 1, "style": 0.5}\' > /logs/verifier/reward.json')
     project.task("tasks/solve-exits-1", solve=f"{SOLVE}; exit 1")
-    project.task("tasks/solve-hangs", solve=f"{SOLVE}; sleep 300", toml="[agent]\ntimeout_sec = 3\n")
+    project.task(
+        "tasks/solve-hangs",
+        solve=f"{SOLVE}; sleep 300",
+        toml="[agent]\ntimeout_sec = 300\n[solution]\ntimeout_sec = 3\n",
+    )
     project.task("tasks/solve-exits-1-undone", solve="exit 3")
     project.task("tasks/escapes", test=f"printf '\\033[31mred\\033]0;title\\007\\n'; echo 0 > {REWARD}")
     project.task("tasks/no-reward", test="echo nothing")
@@ -75,7 +79,11 @@ def write_tasks(project: Project) -> None:
     project.task("tasks/no-solution", solve=None)
     project.task("tasks/gpus", toml="[environment]\ngpus = 1\n")
     project.task("tasks/allowlist", toml='[environment]\nnetwork_mode = "allowlist"\nallowed_hosts = ["a.org"]\n')
-    project.task("tasks/compose", files={"environment/docker-compose.yaml": "services: {main: {}}\n"})
+    project.task(
+        "tasks/compose",
+        toml='artifacts = [{source = "/x", service = "db"}]\n',
+        files={"environment/docker-compose.yaml": "services: {db: {}}\n"},
+    )
     image = project.task("tasks/image", toml='[environment]\ndocker_image = "alpine:3"\n')
     (image / "environment/Dockerfile").unlink()
 
@@ -105,7 +113,11 @@ ERRORS = {
     "env-missing": ("credentials", "setup", "needs the environment variable BENCHFLOW_TEST_TOKEN"),
     "gpus": ("unsupported", "setup", "the local sandbox cannot give [environment] gpus"),
     "allowlist": ("unsupported", "setup", 'the local sandbox cannot give [environment] network_mode = "allowlist"'),
-    "compose": ("unsupported", "setup", "the local sandbox cannot give environment/docker-compose.yaml"),
+    "compose": (
+        "unsupported",
+        "setup",
+        'environment/docker-compose.yaml, [[artifacts]] service = "db"; use --bf-sandbox',
+    ),
     "image": ("unsupported", "setup", "the local sandbox cannot give [environment] docker_image"),
 }
 SKIPPED = ["no-solution"]

@@ -72,15 +72,36 @@ def ran(new_project: Callable[..., Project]) -> Project:
     )
     project.task(
         "tasks/separate",
-        solve="echo kept > /app/kept.txt; echo lost > /app/lost.txt",
-        toml='artifacts = ["/app/kept.txt", "/app/none.txt"]\n[verifier]\nenvironment_mode = "separate"\n',
-        test=reward_when('[ "$(cat /app/kept.txt)" = kept ] && [ ! -e /app/lost.txt ] && [ ! -e /solution ]'),
+        dockerfile="FROM debian\nWORKDIR /app\nRUN mkdir kept && echo old > kept/old.txt\n",
+        solve="echo kept > kept.txt; echo lost > lost.txt; rm kept/old.txt; echo new > kept/new.txt",
+        toml="""
+        artifacts = ["/app/kept.txt", "/app/none.txt", "/app/kept"]
+        [verifier]
+        environment_mode = "separate"
+        [[environment.setup_commands]]
+        command = "echo ready > /app/ready"
+        """,
+        test=reward_when(
+            '[ "$(cat /app/kept.txt)" = kept ] && [ ! -e /app/lost.txt ] && [ ! -e /solution ]'
+            ' && [ "$(ls /app/kept)" = new.txt ] && [ -e /app/ready ]'
+        ),
     )
     project.task(
         "tasks/separate-image",
         solve="echo kept > /app/kept.txt",
-        toml='artifacts = ["/app/kept.txt"]\n[verifier]\nenvironment_mode = "separate"\n',
-        test=reward_when("[ -e /app/kept.txt ] && [ -e /baked ]"),
+        toml="""
+        artifacts = ["/app/kept.txt"]
+        [[environment.setup_commands]]
+        command = "touch /app/of-the-agent"
+        [[verifier.environment.setup_commands]]
+        command = "touch /app/of-the-verifier"
+        [verifier.environment.healthcheck]
+        command = "touch /app/healthy"
+        """,
+        test=reward_when(
+            "[ -e /app/kept.txt ] && [ -e /baked ] && [ -e /app/of-the-verifier ] && [ ! -e /app/of-the-agent ]"
+            " && [ -e /app/healthy ]"
+        ),
         files={"tests/Dockerfile": "FROM debian\nWORKDIR /app\nCOPY . /tests\nRUN touch /baked\n"},
     )
     project.task(

@@ -5,30 +5,22 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from fake_sandbox import Answer, FakeSandbox, ok
+import pytest
+from fake_sandbox import FakeComposed, FakeSandbox, failed
 
 from pytest_benchflow.errors import SandboxError
 from pytest_benchflow.rollout.artifacts import keep_artifacts, place_artifacts
 from pytest_benchflow.tasks import Artifact
 
-
-def sandbox_with(files: dict[str, bytes | dict[str, bytes]]) -> FakeSandbox:
-    """Return a sandbox that tells files from directories as its shell would."""
-
-    def answer(cmd: str) -> Answer:
-        asked = cmd.partition(";")[0].removeprefix("set -- ").split()
-        kinds = {bytes: "f", dict: "d", type(None): "-"}
-        return ok("\n".join(kinds[type(files.get(path))] for path in asked))
-
-    return FakeSandbox(answer, dict(files))
+Files = dict[str, bytes | dict[str, bytes]]
 
 
 def artifact(source: str, **more: object) -> Artifact:
     return Artifact.model_validate({"source": source, **more})
 
 
-async def kept(files: dict[str, bytes | dict[str, bytes]], into: Path, *declared: Artifact) -> dict[str, str]:
-    return {entry.source: entry.status for entry in await keep_artifacts(sandbox_with(files), declared, into)}
+async def kept(files: Files, into: Path, *declared: Artifact) -> dict[str, str]:
+    return {entry.source: entry.status for entry in await keep_artifacts(FakeSandbox(files=files), declared, into)}
 
 
 async def test_a_file_keeps_its_path_below_the_artifacts(tmp_path: Path) -> None:
@@ -64,18 +56,18 @@ async def test_an_empty_directory_is_recorded_as_empty_and_leaves_nothing(tmp_pa
 
 
 async def test_the_first_of_two_overlapping_targets_wins(tmp_path: Path) -> None:
-    files: dict[str, bytes | dict[str, bytes]] = {"/app/out": {"x": b"1"}, "/app/out/x": b"1"}
+    files: Files = {"/app/out": {"x": b"1"}, "/app/out/x": b"1"}
     found = await kept(files, tmp_path, artifact("/app/out"), artifact("/app/out/x"))
     assert found == {"/app/out": "ok", "/app/out/x": "skipped"}
 
 
 async def test_names_that_only_begin_alike_do_not_overlap(tmp_path: Path) -> None:
-    files: dict[str, bytes | dict[str, bytes]] = {"/app/out": b"1", "/app/output": b"2"}
+    files: Files = {"/app/out": b"1", "/app/output": b"2"}
     assert set((await kept(files, tmp_path, artifact("/app/out"), artifact("/app/output"))).values()) == {"ok"}
 
 
 async def test_a_download_that_fails_is_recorded_and_not_fatal(tmp_path: Path) -> None:
-    sandbox = sandbox_with({"/app/a": b"a", "/app/b": b"b"})
+    sandbox = FakeSandbox(files={"/app/a": b"a", "/app/b": b"b"})
     whole = sandbox.download_file
 
     async def broken(source: str, target: Path) -> None:
@@ -105,10 +97,56 @@ async def test_nothing_kept_of_the_standard_place_leaves_nothing(tmp_path: Path)
 
 
 async def test_kept_artifacts_go_back_to_where_they_came_from(tmp_path: Path) -> None:
-    files: dict[str, bytes | dict[str, bytes]] = {"/app/out.txt": b"data", "/app/dir": {"x": b"x"}}
+    files: Files = {"/app/out.txt": b"data", "/app/dir": {"x": b"x"}, "/app/none": {}}
     declared = [artifact("/app/out.txt", destination="elsewhere"), artifact("/app/dir"), artifact("/app/none")]
-    entries = await keep_artifacts(sandbox_with(files), declared, tmp_path)
+    entries = await keep_artifacts(FakeSandbox(files=files), [*declared, artifact("/app/missing")], tmp_path)
     other = FakeSandbox()
     await place_artifacts(other, entries, tmp_path)
     assert other.uploads == [("file", "/app/out.txt"), ("dir", "/app/dir")]
     assert other.files["/app/out.txt"] == b"data"
+    # A directory holds what the agent left and nothing that the verifier's image has there.
+    assert [command.partition(";")[0] for command in other.commands] == ["d=/app/dir", "d=/app/none"]
+
+
+async def test_a_directory_that_cannot_be_emptied_is_an_error(tmp_path: Path) -> None:
+    entries = await keep_artifacts(FakeSandbox(files={"/app": {"x": b"x"}}), [artifact("/app")], tmp_path)
+    with pytest.raises(SandboxError, match=r"could not empty /app for its artifacts: Read-only file system"):
+        await place_artifacts(FakeSandbox(lambda cmd: failed(1, "Read-only file system\n")), entries, tmp_path)
+
+
+async def test_services_come_after_main_whatever_the_order(tmp_path: Path) -> None:
+    sandbox = FakeComposed(files={"/app/out": b"main"})
+    sandbox.services = {
+        "db": FakeSandbox(files={"/dump": {"a.sql": b"a", "a.tmp": b"t"}}),
+        "web": FakeSandbox(files={"/var/log/x": b"web", "/app/out": b"web"}),
+    }
+    declared = [
+        artifact("/dump", service="db", exclude=["*.tmp"]),
+        artifact("/app/out", service="web"),
+        artifact("/app/out"),
+        artifact("/var/log/x", service="web", destination="logs/web"),
+        artifact("/none", service="db"),
+        artifact("/x", service="gone"),
+    ]
+    seen: list[list[str]] = []
+
+    async def before_services() -> None:
+        seen.append([path.name for path in tmp_path.rglob("*") if path.is_file()])
+
+    entries = await keep_artifacts(sandbox, declared, tmp_path, before_services=before_services)
+    assert seen == [["out"]]
+    assert (tmp_path / "app/out").read_bytes() == b"main"
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    columns = ("service", "source", "destination", "type", "status", "exclude")
+    assert [tuple(entry[column] for column in columns) for entry in manifest] == [
+        ("main", "/app/out", "app/out", "file", "ok", []),
+        ("db", "/dump", "dump", "directory", "ok", ["*.tmp"]),
+        ("web", "/app/out", "app/out", None, "skipped", []),
+        ("web", "/var/log/x", "logs/web", "file", "ok", []),
+        ("db", "/none", "none", None, "empty", []),
+        ("gone", "/x", "x", None, "failed", []),
+    ]
+    assert sorted(path.name for path in (tmp_path / "dump").iterdir()) == ["a.sql"]
+    other = FakeSandbox()
+    await place_artifacts(other, entries, tmp_path)
+    assert other.uploads == [("file", "/app/out"), ("dir", "/dump"), ("file", "/var/log/x")]

@@ -18,6 +18,7 @@ EVERYTHING = Capabilities(
     allowlist=True,
     docker_image=True,
     compose=True,
+    services=True,
     gpus=True,
     windows=True,
     users=True,
@@ -63,13 +64,18 @@ def refusal(path: Path, backend: Backend) -> str:
             "[environment] tpu",
             False,
         ),
+        ('[environment]\ngpus = 1\ngpu_types = ["H100"]', "[environment] gpu_types", False),
         (
-            '[[environment.setup_commands]]\ncommand = "true"\nservice = "db"',
-            "[[environment.setup_commands]] host_lock, capture_dir or service",
+            '[[environment.setup_commands]]\ncommand = "true"\nhost_lock = "x"',
+            "[[environment.setup_commands]] host_lock or capture_dir",
             False,
         ),
-        ('[verifier]\nservice = "db"', "[verifier] service", False),
-        ('[[artifacts]]\nsource = "/x"\nservice = "db"', "[[artifacts]] service", False),
+        ('[verifier.environment]\nos = "windows"', '[verifier.environment] os = "windows"', True),
+        (
+            '[[verifier.environment.setup_commands]]\ncommand = "true"\nuser = "bob"',
+            "[[verifier.environment.setup_commands]] user",
+            True,
+        ),
         ("[verifier.environment]\ngpus = 2", "[verifier.environment] gpus", True),
         (
             '[verifier]\nenvironment_mode = "separate"\nnetwork_mode = "allowlist"\nallowed_hosts = ["pypi.org"]',
@@ -126,9 +132,28 @@ def test_an_image_without_a_dockerfile_is_refused(make_task: Callable[..., Path]
     refuse_unsupported(load_task(path), Backend(EVERYTHING))
 
 
-def test_sidecars_are_refused(make_task: Callable[..., Path]) -> None:
-    path = make_task(files={"environment/docker-compose.yaml": "services: {main: {}, db: {image: postgres}}\n"})
-    assert "environment/docker-compose.yaml" in refusal(path, Backend())
+@pytest.mark.parametrize("name", ["docker-compose.yaml", "docker-compose.yml"])
+def test_sidecars_are_refused(make_task: Callable[..., Path], name: str) -> None:
+    path = make_task(files={f"environment/{name}": "services: {main: {}, db: {image: postgres}}\n"})
+    assert f"environment/{name}" in refusal(path, Backend())
+    refuse_unsupported(load_task(path), Backend(EVERYTHING))
+
+
+@pytest.mark.parametrize(
+    ("toml", "named"),
+    [
+        ('[[environment.setup_commands]]\ncommand = "true"\n', "[[environment.setup_commands]]"),
+        ("[verifier]\n", "[verifier]"),
+        ('[[artifacts]]\nsource = "/x"\n', "[[artifacts]]"),
+        ('[[verifier.collect]]\ncommand = "true"\n', "[[verifier.collect]]"),
+    ],
+)
+def test_another_service_than_main_is_refused_by_name_unless_the_sandbox_has_them(
+    make_task: Callable[..., Path], toml: str, named: str
+) -> None:
+    files = {"environment/docker-compose.yaml": "services: {main: {}, db: {image: postgres}}\n"}
+    path = make_task(toml=f'{toml}service = "db"\n', files=files)
+    assert f'the tiny sandbox cannot give {named} service = "db"' in refusal(path, Backend(Capabilities(compose=True)))
     refuse_unsupported(load_task(path), Backend(EVERYTHING))
 
 

@@ -267,7 +267,6 @@ ACCEPTED = [
     ('[verifier]\nsandbox_mode = "separate"', "verifier.mode", "separate"),
     ("[verifier]\nreward_range = [-1, 10]", "verifier.reward_range", (-1.0, 10.0)),
     ('[verifier]\npytest_plugins = ["a", "b"]', "verifier.pytest_plugins", ("a", "b")),
-    ('[verifier]\nservice = "db"', "verifier.service", "db"),
     ("[verifier.hardening]\ncleanup_conftests = false", "verifier.hardening.cleanup_conftests", False),
     ('[[verifier.collect]]\ncommand = "x"', "verifier.collect.0.timeout_sec", 60.0),
     ('[[verifier.collect]]\ncommand = "x"', "verifier.collect.0.service", "main"),

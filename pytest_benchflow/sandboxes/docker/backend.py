@@ -22,7 +22,9 @@ from .projects import Watcher
 from .sandbox import DockerSandbox
 from .starter import Starter
 
-_CAPABILITIES = dict.fromkeys(("no_network", "docker_image", "compose", "users", "mounts", "keeps", "snapshots"), True)
+_CAPABILITIES = dict.fromkeys(
+    ("no_network", "docker_image", "compose", "services", "users", "mounts", "keeps", "snapshots"), True
+)
 
 
 class DockerBackend:
@@ -78,7 +80,7 @@ class DockerBackend:
             raise SandboxError("the docker backend is not open", advice="await preflight() first", retryable=False)
         several = spec.environment_dir is not None and is_compose(spec.environment_dir)
         starter = self._compose if several and self._compose is not None else self._starter
-        capabilities = replace(self.capabilities, snapshots=starter.snapshots is not None)
+        capabilities = replace(self.capabilities, snapshots=starter.snapshots is not None, services=several)
         sandbox = DockerSandbox(spec, starter, capabilities, self._sandboxes.discard)
         self._sandboxes.add(sandbox)
         return sandbox

@@ -10,6 +10,7 @@ from .container import Container
 from .plan import ImageFacts, notes_for
 from .project import Project
 from .projects import Watcher
+from .service import DockerService
 from .starter import Kept, Starter
 
 
@@ -56,6 +57,7 @@ class ComposeStarter:
         name = next(name for name, project in self._projects.items() if project.container is container)
         project = self._projects.pop(name)
         self._watcher.forget(project.name)
+        await project.start_main()
         kept = await project.rename_as_kept()
         await container.channel.keep()
         container.close()
@@ -65,3 +67,11 @@ class ComposeStarter:
     def notes(self, spec: SandboxSpec) -> list[str]:
         """Return what the user should know about this sandbox."""
         return notes_for(spec, self._starter.facts)
+
+    def service(self, container_name: str, service: str) -> DockerService:
+        """Return another container of the project."""
+        return self._projects[container_name].service(service)
+
+    async def stop_main(self, container_name: str) -> None:
+        """End the container of main, and nothing beside it; idempotent."""
+        await self._projects[container_name].stop_main()

@@ -25,22 +25,24 @@ _GONE = (404, 409)
 class Execs:
     """Creates, starts and looks at programs of one container."""
 
-    def __init__(self, engine: Engine, container_id: str, name: str) -> None:
+    def __init__(self, engine: Engine, container_id: str, title: str, *, user: str) -> None:
+        """Call the container `title` in messages; programs for which nobody names a user get `user`."""
         self._engine = engine
         self._container_id = container_id
-        self._name = name
+        self._title = title
+        self._user = user
 
     async def create(
-        self, argv: Sequence[str], *, user: str, cwd: str, env: Mapping[str, str], stdin: bool = False
+        self, argv: Sequence[str], *, user: str, env: Mapping[str, str], cwd: str | None = None, stdin: bool = False
     ) -> str:
-        """Prepare a program and return its number in the engine."""
+        """Prepare a program and return its number in the engine; without a directory it starts in the container's."""
         try:
             made = await self._engine.call(
                 lambda client: client.exec_create(
                     self._container_id,
                     list(argv),
                     stdin=stdin,
-                    user=user or "0",
+                    user=user or self._user,
                     workdir=cwd,
                     environment=[f"{name}={value}" for name, value in env.items()],
                 )
@@ -63,7 +65,7 @@ class Execs:
 
     async def run(self, argv: Sequence[str], *, user: str) -> tuple[int | None, bytes]:
         """Run a program to its end and return its status and all that it printed."""
-        exec_id = await self.create(argv, user=user, cwd="/", env={})
+        exec_id = await self.create(argv, user=user, env={}, cwd="/")
         with contextlib.closing(await self.start(exec_id)) as connection:
             output = b"".join([data async for _, data in frames(connection.reader)])
         return await self.exit_code(exec_id), output
@@ -102,9 +104,9 @@ class Execs:
 
     def _gone(self, error: EngineError) -> SandboxError:
         if error.status in _GONE:
-            return SandboxError(f"sandbox {self._name} is gone: its container has ended")
+            return SandboxError(f"{self._title} is gone: its container has ended")
         if reason := refusal(error.reason.encode()):
-            return SandboxError(f"sandbox {self._name}: {reason}", retryable=False)
+            return SandboxError(f"{self._title}: {reason}", retryable=False)
         return error
 
 

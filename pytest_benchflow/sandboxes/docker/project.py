@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_benchflow.errors import BuildError, SandboxError, UsageError
+from pytest_benchflow.hints import did_you_mean
 from pytest_benchflow.sandboxes.base import SandboxSpec
 
 from . import compose_files
@@ -22,12 +23,16 @@ from .launch import attach
 from .locks import locked
 from .plan import ImageFacts, working_directory
 from .projects import containers_of, remove_project
+from .service import DockerService
 from .starter import Starter
 
 #: No connection of the runner keeps main alive, so the runner has to give signs of life.
 LEASE_SEC = 300
 _CONFIG_TIMEOUT_SEC = 60.0
 _TAIL_LINES = 25
+_STOP_SEC = 2
+_SERVICE_LABEL = "com.docker.compose.service"
+_NUMBER_LABEL = "com.docker.compose.container-number"
 
 
 class Project:
@@ -44,6 +49,7 @@ class Project:
         self.directory = Path(self._held.enter_context(tempfile.TemporaryDirectory(prefix="bf-compose-")))
         self._file = next(self._task_dir / name for name in COMPOSE_FILES if (self._task_dir / name).is_file())
         self._config: dict[str, Any] = {}
+        self._main_stopped = False
 
     async def prepare(self) -> ImageFacts:
         """Merge the files, build what is missing and return what main's image says about itself."""
@@ -91,8 +97,7 @@ class Project:
             reason = f"{self._file}: the services were not up within {limit:g} s"
             raise SandboxError(reason, advice="raise build_timeout_sec") from None
         engine = self._starter.engine
-        found = await engine.call(lambda client: containers_of(client, self.name))
-        main_id = next(item["Id"] for item in found if item["Labels"]["com.docker.compose.service"] == MAIN)
+        main_id = await self._container_of(MAIN)
         channel = await attach(engine, main_id, self._spec.name)
         try:
             await channel.open(LEASE_SEC)
@@ -101,6 +106,35 @@ class Project:
             raise
         self.container = Container(engine, main_id, self._spec.name, channel)
         return self.container
+
+    def service(self, name: str) -> DockerService:
+        """Return a service beside main."""
+        if name not in self._config["services"]:
+            known = did_you_mean(name, self._config["services"])
+            raise UsageError(f"{self._file} has no service {name!r}", advice=known)
+        title = f"service {name} of sandbox {self._spec.name}"
+        return DockerService(self._starter.engine, lambda: self._container_of(name), title)
+
+    async def stop_main(self) -> None:
+        """End main, and what it still does to the other services; its files stay."""
+        if self.container is not None and not self._main_stopped:
+            main_id, self._main_stopped = self.container.id, True
+            await self._starter.engine.finish(lambda client: client.stop(main_id, timeout=_STOP_SEC))
+
+    async def start_main(self) -> None:
+        """Have main again after it was ended, for somebody to look at."""
+        if self.container is not None and self._main_stopped:
+            main_id, self._main_stopped = self.container.id, False
+            await self._starter.engine.finish(lambda client: client.start(main_id))
+
+    async def _container_of(self, service: str) -> str:
+        """Return the number of a service's first container, running or not."""
+        found = await self._starter.engine.call(lambda client: containers_of(client, self.name))
+        ours = [item for item in found if item["Labels"][_SERVICE_LABEL] == service]
+        if not ours:
+            raise SandboxError(f"{self._file}: service {service} has no container", retryable=False)
+        first = min(ours, key=lambda item: int(item["Labels"].get(_NUMBER_LABEL, 1)))
+        return str(first["Id"])
 
     async def down(self) -> None:
         """Remove everything of the project, its volumes too; idempotent."""
@@ -117,7 +151,7 @@ class Project:
         for item in await engine.call(lambda client: containers_of(client, self.name)):
             name = f"{KEPT_PREFIX}{item['Names'][0].lstrip('/').removeprefix('bf-')}"
             await engine.call(lambda client, item=item, name=name: client.rename(item["Id"], name))  # type: ignore[misc]
-            main = name if item["Labels"]["com.docker.compose.service"] == MAIN else main
+            main = name if item["Labels"][_SERVICE_LABEL] == MAIN else main
         return main
 
     async def _main_image(self, tags: dict[str, str]) -> ImageFacts:

@@ -7,16 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
 from pytest_benchflow.errors import SandboxError, SandboxSnapshotNotSupported
-from pytest_benchflow.sandboxes import archive
 from pytest_benchflow.sandboxes.base import Capabilities, ExecResult, SandboxImage, SandboxSpec
 from pytest_benchflow.sandboxes.mounts import check_mounts
 
-from .container import Command, Container
+from . import transfer
+from .container import Container
 from .plan import ImageFacts, container_name, working_directory
 from .process import DockerProcess
+from .service import DockerService
+from .shell import Command
 from .snapshots import Snapshots
 from .starter import AnyStarter
-from .transfer import pull, push
 
 
 class DockerSandbox:
@@ -132,20 +133,29 @@ class DockerSandbox:
 
     async def upload_file(self, source: Path, target: str) -> None:
         """Copy a host file to exactly `target`, keeping its mode."""
-        path = PurePosixPath(target)
-        await push(self._running(), lambda stream: archive.pack_file(source, path.name, stream), str(path.parent))
+        await transfer.upload_file(self._running(), source, target)
 
     async def upload_dir(self, source: Path, target: str) -> None:
         """Copy the content of a host directory into `target`."""
-        await push(self._running(), lambda stream: archive.pack_dir(source, stream), target)
+        await transfer.upload_dir(self._running(), source, target)
 
     async def download_file(self, source: str, target: Path) -> None:
         """Copy a file out of the sandbox."""
-        await pull(self._running(), lambda stream: archive.unpack_file(stream, target), source, directory=False)
+        await transfer.download_file(self._running(), source, target)
 
     async def download_dir(self, source: str, target: Path) -> None:
         """Copy the content of a directory out, safely."""
-        await pull(self._running(), lambda stream: archive.unpack_dir(stream, target), source, directory=True)
+        await transfer.download_dir(self._running(), source, target)
+
+    def service(self, name: str) -> DockerService:
+        """Return another container of the compose project."""
+        self._running()
+        return self._starter.service(self._id, name)
+
+    async def stop_main(self) -> None:
+        """End the sandbox's own container; what it left and the other services stay until `stop`."""
+        self._running()
+        await self._starter.stop_main(self._id)
 
     async def snapshot(self, name: str | None = None) -> SandboxImage:
         """Keep all files as an image, for this run."""

@@ -6,14 +6,17 @@ import asyncio
 from dataclasses import dataclass
 from typing import Protocol
 
+from pytest_benchflow.errors import UsageError
 from pytest_benchflow.sandboxes.base import SandboxSpec
 
-from .container import Command, Container
+from .container import Container
 from .engine import Engine, EngineError
 from .images import Images
 from .labels import KEPT_PREFIX, make_labels
 from .launch import launch, remove
 from .plan import EngineFacts, ImageFacts, container_config, notes_for
+from .service import DockerService
+from .shell import Command
 from .snapshots import Snapshots
 from .volumes import Volumes
 
@@ -47,6 +50,12 @@ class AnyStarter(Protocol):
 
     def notes(self, spec: SandboxSpec) -> list[str]:
         """Return what the user should know about this sandbox."""
+
+    def service(self, container_name: str, service: str) -> DockerService:
+        """Return another container beside the one of a sandbox."""
+
+    async def stop_main(self, container_name: str) -> None:
+        """End the container of a sandbox, and nothing beside it."""
 
     @property
     def snapshots(self) -> Snapshots | None:
@@ -115,3 +124,15 @@ class Starter:
     def notes(self, spec: SandboxSpec) -> list[str]:
         """Return what the user should know about this sandbox."""
         return notes_for(spec, self.facts)
+
+    def service(self, container_name: str, service: str) -> DockerService:
+        """Refuse it: there is one container and no other."""
+        raise _alone(container_name)
+
+    async def stop_main(self, container_name: str) -> None:
+        """Refuse it: nothing would be left."""
+        raise _alone(container_name)
+
+
+def _alone(container_name: str) -> UsageError:
+    return UsageError(f"{container_name} is one container without services", advice="they come from a compose file")

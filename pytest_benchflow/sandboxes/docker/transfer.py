@@ -8,18 +8,18 @@ import io
 import os
 import threading
 from collections.abc import Callable, Generator
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from pytest_benchflow.errors import SandboxError
+from pytest_benchflow.sandboxes import archive
 
-from .answer import Answer
+from .answer import Answer, Ended
 from .channel import MAX_PUT_BYTES
-from .container import Command, Container
 from .engine import EngineError
 from .frames import Capture
 from .pipe import Pipe, Reader
-from .quoting import quote
+from .shell import Command, ShellContainer
 
 if TYPE_CHECKING:
     import docker
@@ -40,18 +40,41 @@ exec tar -chf - -C {parent} -- {name}
 """
 
 
-async def push(container: Container, pack: Callable[[BinaryIO], None], directory: str) -> None:
+async def upload_file(container: ShellContainer, source: Path, target: str) -> None:
+    """Copy a host file to exactly `target`, keeping its mode."""
+    path = PurePosixPath(target)
+    await push(container, lambda stream: archive.pack_file(source, path.name, stream), str(path.parent))
+
+
+async def upload_dir(container: ShellContainer, source: Path, target: str) -> None:
+    """Copy the content of a host directory into `target`."""
+    await push(container, lambda stream: archive.pack_dir(source, stream), target)
+
+
+async def download_file(container: ShellContainer, source: str, target: Path) -> None:
+    """Copy a file out."""
+    await pull(container, lambda stream: archive.unpack_file(stream, target), source, directory=False)
+
+
+async def download_dir(container: ShellContainer, source: str, target: Path) -> None:
+    """Copy the content of a directory out, safely."""
+    await pull(container, lambda stream: archive.unpack_dir(stream, target), source, directory=True)
+
+
+async def push(container: ShellContainer, pack: Callable[[BinaryIO], None], directory: str) -> None:
     """Unpack the tar stream that `pack` writes in a directory, made if need be."""
     channel = container.channel
-    small = await container.engine.thread(lambda: _packed(pack)) if channel.can_put else None
-    if small is not None and channel.idle:
+    can_put = channel is not None and channel.can_put
+    small = await container.engine.thread(lambda: _packed(pack)) if can_put else None
+    if channel is not None and small is not None and channel.idle:
         said = Capture()
         ended = await channel.put(Answer(said.feed, said.feed), directory, small)
         if ended.status != "0":
             raise _cannot("write", directory, container, said.text())
         return
-    path = quote(directory)
-    made = await container.run(Command(f"mkdir -p -- {path} || exit; stat -f -c %T -- {path} 2>/dev/null || :"))
+    path = container.quote(directory)
+    text = f"mkdir -p -- {path} || exit; stat -f -c %T -- {path} 2>/dev/null || :"
+    made = await container.run(Command(text, user="0"))
     if made.return_code:
         raise _cannot("write", directory, container, made.stderr)
     if made.stdout.strip() == "tmpfs":
@@ -66,7 +89,7 @@ async def push(container: Container, pack: Callable[[BinaryIO], None], directory
         raise _cannot("write", directory, container, error.reason) from None
 
 
-async def _push_by_tar(container: Container, pack: Callable[[BinaryIO], None], directory: str) -> None:
+async def _push_by_tar(container: ShellContainer, pack: Callable[[BinaryIO], None], directory: str) -> None:
     """Have the container's own tar unpack the stream."""
     process = await container.open(["tar", "-xpf", "-", "-C", directory], user="0", cwd="/", env={})
     chunks = streamed(pack)
@@ -84,9 +107,9 @@ async def _push_by_tar(container: Container, pack: Callable[[BinaryIO], None], d
         chunks.close()
 
 
-async def pull(container: Container, unpack: Callable[[BinaryIO], None], source: str, *, directory: bool) -> None:
+async def pull(container: ShellContainer, unpack: Callable[[BinaryIO], None], source: str, *, directory: bool) -> None:
     """Give `unpack`, in a thread, the tar stream of a file or of a directory's content."""
-    if container.channel.idle and await _pull_fast(container, unpack, source, directory=directory):
+    if await _pull_fast(container, unpack, source, directory=directory):
         return
     try:
         right = await container.engine.call(
@@ -100,11 +123,16 @@ async def pull(container: Container, unpack: Callable[[BinaryIO], None], source:
         raise _not_found(source, container, directory, wrong=True)
 
 
-async def _pull_fast(container: Container, unpack: Callable[[BinaryIO], None], source: str, *, directory: bool) -> bool:
-    """Let the container's own tar pack the files; False if it has none."""
+async def _pull_fast(
+    container: ShellContainer, unpack: Callable[[BinaryIO], None], source: str, *, directory: bool
+) -> bool:
+    """Let the container's own tar pack the files, which knows mounts too; False if it has none, or cannot run it."""
+    if container.channel is not None and not container.channel.idle:
+        return False
     path = PurePosixPath(source)
-    words = {"path": quote(source), "parent": quote(str(path.parent)), "name": quote(path.name)}
-    command = Command((_DIRECTORY if directory else _FILE).format(**words))
+    words = {"path": source, "parent": str(path.parent), "name": path.name}
+    words = {name: container.quote(word) for name, word in words.items()}
+    command = Command((_DIRECTORY if directory else _FILE).format(**words), user="0")
     pipe, said = Pipe(), Capture()
     unpacking = asyncio.ensure_future(container.engine.thread(lambda: pipe.drain_into(unpack)))
     sending = asyncio.ensure_future(container.run_into(command, pipe.feed, said.feed))
@@ -113,7 +141,7 @@ async def _pull_fast(container: Container, unpack: Callable[[BinaryIO], None], s
         await asyncio.wait([sending, unpacking], return_when=asyncio.FIRST_COMPLETED)
         if not sending.done():
             unpacking.result()
-        status = int((await sending).status)
+        status = await _status(container, sending)
         if status == _NO_TAR:
             return False
         if status in (_MISSING, _WRONG_KIND):
@@ -128,6 +156,16 @@ async def _pull_fast(container: Container, unpack: Callable[[BinaryIO], None], s
         # Without a stream it has failed, for a reason that is told better above.
         unpacking.exception()
     return True
+
+
+async def _status(container: ShellContainer, sending: asyncio.Future[Ended]) -> int:
+    """Return how a script ended; a container that is not ours may well have stopped, or have no shell."""
+    try:
+        return int((await sending).status)
+    except SandboxError:
+        if container.channel is not None:
+            raise
+        return _NO_TAR
 
 
 def _pull_archive(
@@ -187,15 +225,15 @@ class _Small(io.BytesIO):
         return super().write(data)
 
 
-def _cannot(verb: str, path: str, container: Container, reason: str) -> SandboxError:
+def _cannot(verb: str, path: str, container: ShellContainer, reason: str) -> SandboxError:
     text = reason.strip().partition("\n")[0]
     # How tar says it of a file that fits in part.
     text = "No space left on device" if ": Wrote only " in text else text
-    return SandboxError(f"cannot {verb} {path} in sandbox {container.name}: {text}", retryable=False)
+    return SandboxError(f"cannot {verb} {path} in {container.title}: {text}", retryable=False)
 
 
-def _not_found(source: str, container: Container, directory: bool, *, wrong: bool) -> FileNotFoundError:
+def _not_found(source: str, container: ShellContainer, directory: bool, *, wrong: bool) -> FileNotFoundError:
     kind = "directory" if directory else "file"
     if wrong:
-        return FileNotFoundError(f"{source} in sandbox {container.name} is no {kind}")
-    return FileNotFoundError(f"no {kind} {source} in sandbox {container.name}")
+        return FileNotFoundError(f"{source} in {container.title} is no {kind}")
+    return FileNotFoundError(f"no {kind} {source} in {container.title}")

@@ -1,0 +1,52 @@
+"""How long each part of a rollout may take: pure functions of the task and the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytest_benchflow.rollout.config import RolloutConfig
+    from pytest_benchflow.rollout.scenes import Role, Scene
+    from pytest_benchflow.tasks import EnvironmentConfig, Stage, Task
+
+UNLIMITED_AGENT_SEC = 24 * 3600.0
+_MARGIN_SEC = 1800.0
+
+
+def agent_limit(stage: Stage, config: RolloutConfig) -> float | None:
+    """Return the seconds the agent has in a stage, None for no limit."""
+    limit = stage.agent_timeout_sec if config.timeout is None else config.timeout
+    return None if limit is None else limit * config.timeout_multiplier
+
+
+def prompt_limit(role: Role, task: Task, stage: Stage, config: RolloutConfig) -> float | None:
+    """Return the seconds one prompt to a role may take: its own, the solution's for the oracle, else the agent's."""
+    own = role.timeout_sec
+    if own is None and config.timeout is None and role.agent == "oracle":
+        own = task.config.solution.timeout_sec
+    return agent_limit(stage, config) if own is None else own * config.timeout_multiplier
+
+
+def verifier_limit(stage: Stage, config: RolloutConfig) -> float:
+    """Return the seconds the verifier has."""
+    return stage.verifier.timeout_sec * config.timeout_multiplier
+
+
+def hard_deadline(task: Task, config: RolloutConfig, scenes: Sequence[Scene], rounds: int | None) -> float:
+    """Return the seconds after which something is wrong with the rollout itself; `rounds` are those with a user."""
+    total = _start_limit(task.config.environment, config) + config.sandbox_setup_timeout + _MARGIN_SEC
+    roles = [scene.role(turn.role) for scene in scenes for turn in scene.effective_turns]
+    for stage in task.stages:
+        verify = verifier_limit(stage, config)
+        prompts = [prompt_limit(role, task, stage, config) or UNLIMITED_AGENT_SEC for role in roles]
+        total += verify + (sum(prompts) if rounds is None else rounds * (max(prompts) + verify))
+        total += sum(hook.timeout_sec for hook in stage.verifier.collect)
+        if stage.verifier.mode == "separate":
+            total += _start_limit(stage.verifier.environment or task.config.environment, config)
+    return total
+
+
+def _start_limit(environment: EnvironmentConfig, config: RolloutConfig) -> float:
+    setup = sum(command.timeout_sec for command in environment.setup_commands)
+    return environment.build_timeout_sec * config.timeout_multiplier + setup

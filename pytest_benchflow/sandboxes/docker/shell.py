@@ -1,0 +1,170 @@
+"""Commands in a running container, started by the engine, and their end: whatever the container is."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import shlex
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import ClassVar
+
+from pytest_benchflow.errors import SandboxError
+from pytest_benchflow.sandboxes.base import ExecResult
+
+from .answer import Answer, Ended, Sink
+from .channel import Channel
+from .connection import Connection
+from .engine import Engine
+from .execs import KILLED, NEVER_STARTED, Execs, refusal
+from .frames import STDERR, STDOUT, Capture, frames
+from .process import DockerProcess
+
+ROOT = frozenset({"", "0", "root", "0:0", "root:root"})
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command line of a shell with everything resolved; without a user it is the container's own."""
+
+    text: str
+    cwd: str = "/"
+    user: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+class ShellContainer(ABC):
+    """Runs commands in one container with a shell that it has."""
+
+    #: Where the engine starts the shell, which then goes to the command's directory; None: where the container does.
+    _starts_in: ClassVar[str | None] = "/"
+
+    def __init__(self, engine: Engine, container_id: str, title: str, *, user: str) -> None:
+        """Call it `title` in messages; programs for which nobody names a user get `user`, "" for the container's."""
+        self.engine = engine
+        self.id = container_id
+        self.title = title
+        self._execs = Execs(engine, container_id, title, user=user)
+        self._processes: set[DockerProcess] = set()
+
+    @property
+    def channel(self) -> Channel | None:
+        """The line to PID 1, where that is ours."""
+        return None
+
+    def quote(self, word: str) -> str:
+        """Return a word as its shell reads it back."""
+        return shlex.quote(word)
+
+    @abstractmethod
+    def _argv(self, nonce: str, command: Command) -> list[str]:
+        """Return the program that runs a command in its directory and tells its end with the nonce."""
+
+    @abstractmethod
+    async def kill(self, mark: str, began: float, user: str) -> None:
+        """Kill every process of the command that began at a moment of the loop's clock; return when they are gone."""
+
+    async def run(
+        self, command: Command, *, stdin: bytes | None = None, timeout_sec: float | None = None
+    ) -> ExecResult:
+        """Run a command to its end and return its output."""
+        out, err = Capture(), Capture()
+        ended = await self.run_into(command, out.feed, err.feed, stdin=stdin, timeout_sec=timeout_sec)
+        return ExecResult(int(ended.status), out.text(), err.text())
+
+    async def run_into(
+        self,
+        command: Command,
+        stdout: Sink,
+        stderr: Sink,
+        *,
+        stdin: bytes | None = None,
+        timeout_sec: float | None = None,
+    ) -> Ended:
+        """Run a command, handing its output on as it comes; on timeout or cancellation its whole tree is killed."""
+        mark, began = secrets.token_hex(8), asyncio.get_running_loop().time()
+        env = {**command.env, "BF_EXEC": mark}
+        answer = Answer(stdout, stderr)
+        try:
+            async with asyncio.timeout(timeout_sec):
+                ended = await self._run(command, env, answer, stdin)
+        except SandboxError:
+            raise
+        except BaseException as error:
+            await asyncio.shield(self.kill(mark, began, command.user))
+            if isinstance(error, TimeoutError):
+                raise TimeoutError(f"command timed out after {timeout_sec:g} s: {_short(command.text)}") from None
+            raise
+        if ended.status == "cwd":
+            raise SandboxError(f"{self.title} has no directory {command.cwd} to run in", retryable=False)
+        return ended
+
+    async def open(self, argv: Sequence[str], *, user: str, cwd: str, env: Mapping[str, str]) -> DockerProcess:
+        """Start a program with pipes; SandboxError says why it cannot be started."""
+        mark, began = secrets.token_hex(8), asyncio.get_running_loop().time()
+
+        async def kill() -> None:
+            await self.kill(mark, began, user)
+
+        exec_id = await self._execs.create(argv, user=user, cwd=cwd, env={**env, "BF_EXEC": mark}, stdin=True)
+        try:
+            process = DockerProcess(await self._execs.start(exec_id), lambda: self._execs.exit_code(exec_id), kill)
+            self._processes.add(process)
+            if not await self._execs.is_running(exec_id) and await process.wait() in NEVER_STARTED:
+                await process.streams.ended.wait()
+                if reason := refusal(process.streams.seen(STDOUT) + process.streams.seen(STDERR)):
+                    raise self._cannot_start(argv[0], reason)
+        except asyncio.CancelledError:
+            await asyncio.shield(kill())
+            raise
+        return process
+
+    def close(self) -> None:
+        """Let go of every connection."""
+        for process in self._processes:
+            process.close()
+
+    async def _run(self, command: Command, env: Mapping[str, str], answer: Answer, stdin: bytes | None) -> Ended:
+        argv = self._argv(answer.nonce, command)
+        exec_id = await self._execs.create(
+            argv, user=command.user, env=env, cwd=self._starts_in, stdin=stdin is not None
+        )
+        connection = await self._execs.start(exec_id)
+        sending = asyncio.create_task(_send(connection, stdin)) if stdin is not None else None
+        first = b""
+        try:
+            async for stream, data in frames(connection.reader):
+                first = first or data
+                await answer.feed(stream, data)
+                if answer.ended.done():
+                    return answer.ended.result()
+        except asyncio.CancelledError:
+            await asyncio.shield(self._execs.is_running(exec_id))
+            raise
+        finally:
+            if sending is not None:
+                sending.cancel()
+            connection.close()
+        # Nobody told its end: the wrapper was killed, or never started.
+        await answer.flush()
+        code = KILLED if await self._execs.is_running(exec_id) else await self._execs.exit_code(exec_id)
+        if code in NEVER_STARTED and (reason := refusal(first)):
+            raise self._cannot_start(PurePosixPath(argv[0]).name, reason)
+        return Ended(str(code), "0")
+
+    def _cannot_start(self, program: str, reason: str) -> SandboxError:
+        return SandboxError(f"{self.title}: {program} cannot be started: {reason}", retryable=False)
+
+
+async def _send(connection: Connection, data: bytes) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        await connection.write(data)
+        connection.write_eof()
+
+
+def _short(text: str) -> str:
+    first = text.strip().partition("\n")[0]
+    return first if len(first) <= 80 else f"{first[:77]}..."
