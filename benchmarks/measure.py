@@ -23,7 +23,8 @@ class Cost:
 
 def pytest(*args: str, cwd: Path) -> Cost:
     """Run pytest in a process of its own, without what the caller's configuration would add."""
-    return run([sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *args], cwd)
+    # Hypothesis is here for our tests; its plugin imports all of it at the end of every run.
+    return run([sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", *args], cwd)
 
 
 def run(argv: list[str], cwd: Path) -> Cost:

@@ -1,16 +1,11 @@
 """Rollouts: one agent configuration on one task, once."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from pytest_benchflow.rollout.config import PreAgentHook, RolloutConfig
 from pytest_benchflow.rollout.environment import agent_spec
-from pytest_benchflow.rollout.files import SCHEMA as ROLLOUT_SCHEMA
-from pytest_benchflow.rollout.files import (
-    RolloutFile,
-    load_rollout_file,
-    rollout_config_from_dict,
-    rollout_config_from_yaml,
-    trial_config_from_dict,
-    trial_config_from_yaml,
-)
 from pytest_benchflow.rollout.loops import LoopStrategy, parse_loop
 from pytest_benchflow.rollout.native import document_prompts, document_scenes
 from pytest_benchflow.rollout.resources import Resources
@@ -22,6 +17,17 @@ from pytest_benchflow.rollout.stage import demand_variables
 from pytest_benchflow.rollout.store import utc_now, write_json
 from pytest_benchflow.rollout.support import refuse_unsupported
 from pytest_benchflow.rollout.users import BaseUser, FunctionUser, PassthroughUser, RoundResult, load_user
+
+if TYPE_CHECKING:
+    from pytest_benchflow.rollout.files import (
+        ROLLOUT_SCHEMA,
+        RolloutFile,
+        load_rollout_file,
+        rollout_config_from_dict,
+        rollout_config_from_yaml,
+        trial_config_from_dict,
+        trial_config_from_yaml,
+    )
 
 __all__ = [
     "ROLLOUT_SCHEMA",
@@ -59,3 +65,12 @@ __all__ = [
     "utc_now",
     "write_json",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Import what only rollout and job files need when it is first used."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from pytest_benchflow.rollout import files
+
+    return getattr(files, name)

@@ -16,12 +16,16 @@ if TYPE_CHECKING:
     from pytest_benchflow.tasks import EnvironmentConfig, Task
 
 _ROOT = (None, 0, "0", "root")
+_POLICIES = ("environment", "verifier", "secrets", "runtime_policy")
+#: What makes no difference to agents that only run the solution, or nothing.
+_POLICIES_OF_AGENTS = ("agent_policy", "nudges", "teams")
 
 
 def refuse_unsupported(task: Task, backend: Backend, agents: Sequence[Agent] = ()) -> None:
     """Raise one error that names every key this backend cannot honour."""
     _skip_windows(task, backend)
     _refuse_agents_without_network(task, agents)
+    _refuse_policies(task, agents)
     found = [
         *_environment("environment", task.config.environment, backend.capabilities, builds=_has_dockerfile(task)),
         *_stages(task, backend),
@@ -57,6 +61,16 @@ def _refuse_agents_without_network(task: Task, agents: Sequence[Agent]) -> None:
         raise UnsupportedError(
             f'{task.file}: network_mode is "no-network", and {online[0]} cannot reach its model without a network',
             advice="run oracle or nop here, or give the task a network",
+        )
+
+
+def _refuse_policies(task: Task, agents: Sequence[Agent]) -> None:
+    """Refuse what the benchflow table asks for and nobody here would keep: scores without it mean something else."""
+    keys = (*_POLICIES, *(() if all(agent.is_trusted for agent in agents) else _POLICIES_OF_AGENTS))
+    if asked := [key for key in keys if getattr(task.config.benchflow, key)]:
+        raise UnsupportedError(
+            f"{task.file}: [benchflow] {', '.join(asked)}: not supported here",
+            advice="leave it out, or run another task",
         )
 
 

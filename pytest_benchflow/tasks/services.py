@@ -12,7 +12,6 @@ from .problems import Problem, TaskError
 from .spelling import as_written
 from .text import read_text
 from .values import quoted
-from .yaml_source import YamlSource
 
 if TYPE_CHECKING:
     from .config import StepConfig, TaskConfig
@@ -99,6 +98,8 @@ def _services(file: Path | None) -> list[str] | None:
     """Return the services of a compose file, main always; None if only compose itself could tell."""
     if file is None:
         return [MAIN]
+    from .yaml_source import YamlSource
+
     try:
         data = YamlSource(str(file), read_text(str(file))).data
     except TaskError:

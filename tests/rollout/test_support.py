@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_benchflow.agents import AgentRegistry
 from pytest_benchflow.errors import CannotRunHere, Category, UnsupportedError
 from pytest_benchflow.rollout.support import refuse_unsupported
 from pytest_benchflow.sandboxes import Capabilities, Sandbox, SandboxSpec
@@ -174,6 +175,26 @@ def test_root_is_a_user_of_every_sandbox(make_task: Callable[..., Path], user: s
 def test_a_judge_is_refused_until_there_is_one(make_task: Callable[..., Path]) -> None:
     path = make_task(toml='[verifier]\ntype = "llm-judge"\n', files={"tests/rubric.toml": "[[criteria]]\nname = 'x'\n"})
     assert '[verifier] type = "llm-judge"' in refusal(path, Backend(EVERYTHING))
+
+
+@pytest.mark.parametrize(
+    ("table", "agent", "asked"),
+    [
+        ("secrets = {token = 1}\nruntime_policy = {network = 1}\n", "oracle", "secrets, runtime_policy"),
+        ("[benchflow.nudges]\nnudge_budget = 2\n[benchflow.teams.a]\n", "gemini", "nudges, teams"),
+        ("[benchflow.nudges]\nnudge_budget = 2\n", "oracle", None),
+        ("provenance = {by = 'me'}\n", "gemini", None),
+    ],
+)
+def test_policies_that_nobody_would_keep_are_refused(
+    make_task: Callable[..., Path], table: str, agent: str, asked: str | None
+) -> None:
+    task, agents = load_task(make_task(toml=f"[benchflow]\n{table}")), [AgentRegistry().get(agent)]
+    if asked is None:
+        refuse_unsupported(task, Backend(EVERYTHING), agents)
+    else:
+        with pytest.raises(UnsupportedError, match=rf"task.toml: \[benchflow\] {asked}: not supported here"):
+            refuse_unsupported(task, Backend(EVERYTHING), agents)
 
 
 def test_all_refused_keys_are_named_at_once(make_task: Callable[..., Path]) -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pytest_benchflow.rollout.config import RolloutConfig
 
 __all__ = [
-    "SCHEMA",
+    "ROLLOUT_SCHEMA",
     "AgentEntry",
     "RoleEntry",
     "RolloutFile",
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 #: The JSON Schema of rollout files, for editors.
-SCHEMA = Path(__file__).parent / "rollout.schema.json"
+ROLLOUT_SCHEMA = Path(__file__).parent / "rollout.schema.json"
 
 
 def load_rollout_file(path: Path | str) -> RolloutFile:
