@@ -84,7 +84,7 @@ class SandboxImage:
     """The files of a sandbox at one moment; it lasts as long as the backend that made it."""
 
     provider: str
-    """The backend's name."""
+    """The name of the backend that made it, which may be one behind another."""
     ref: str
     """What the backend finds it by."""
     meta: Mapping[str, str] = field(default_factory=dict)

@@ -34,15 +34,16 @@ class SandboxSuite:
     big_file_bytes: ClassVar[int] = 1 << 30
     start_timeout_sec: ClassVar[float] = 120.0
 
-    @pytest_asyncio.fixture
-    async def backend(self) -> AsyncIterator[Backend]:
-        """The backend under test, open."""
-        backend = self.make_backend()
+    @pytest_asyncio.fixture(scope="class", loop_scope="class")
+    @classmethod
+    async def backend(cls) -> AsyncIterator[Backend]:
+        """The backend under test, open; one for all tests of a class, as it would serve a whole run."""
+        backend = cls.make_backend()
         await backend.preflight()
         yield backend
         await backend.aclose()
 
-    @pytest_asyncio.fixture
+    @pytest_asyncio.fixture(loop_scope="class")
     async def sandbox(self, backend: Backend) -> AsyncIterator[Sandbox]:
         """A started sandbox."""
         async with self.started(backend) as sandbox:
@@ -53,7 +54,7 @@ class SandboxSuite:
         """A word that finds this test's processes on the host."""
         return f"bf-conformance-{uuid.uuid4().hex}"
 
-    @pytest_asyncio.fixture
+    @pytest_asyncio.fixture(loop_scope="class")
     async def stranger(self, token: str) -> AsyncIterator[str]:
         """The name of a process of this machine, which no sandbox may see."""
         process = await asyncio.create_subprocess_exec("bash", "-c", f"exec -a {token} sleep 600")
@@ -66,9 +67,10 @@ class SandboxSuite:
         seen = (await sandbox.exec("cat /proc/[0-9]*/cmdline", user=0)).stdout
         assert stranger not in seen, "the sandbox sees processes of this machine"
 
-    def make_backend(self) -> Backend:
+    @classmethod
+    def make_backend(cls) -> Backend:
         """Make the backend under test."""
-        module, _, name = self.factory.partition(":")
+        module, _, name = cls.factory.partition(":")
         if not name:
             pytest.fail('set `factory = "module:callable"` on the test class', pytrace=False)
         backend: Backend = getattr(import_module(module), name)()

@@ -13,7 +13,7 @@ from .processes import ProcessTests
 from .snapshots import SnapshotTests
 
 
-@pytest.mark.asyncio
+@pytest.mark.asyncio(loop_scope="class")
 class SandboxConformance(
     LifecycleTests, CommandTests, ProcessTests, FileTests, MountTests, SnapshotTests, IsolationTests
 ):

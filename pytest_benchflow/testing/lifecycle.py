@@ -87,7 +87,12 @@ class LifecycleTests(SandboxSuite):
             *("-m", "pytest_benchflow.testing.runner", self.factory, token),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            env={**os.environ, "BF_CONFORMANCE_IMAGE": self.spec.docker_image or ""},
+            # pytest lets test modules import what lies beside them; the other process has to find the factory too.
+            env={
+                **os.environ,
+                "BF_CONFORMANCE_IMAGE": self.spec.docker_image or "",
+                "PYTHONPATH": os.pathsep.join(sys.path),
+            },
         )
         assert runner.stdout is not None
         try:

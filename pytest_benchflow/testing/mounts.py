@@ -22,7 +22,7 @@ _TARGET = "/opt/benchflow-conformance/deep/bundle"
 class MountTests(SandboxSuite):
     """What `SandboxSpec.mounts` promises."""
 
-    @pytest_asyncio.fixture
+    @pytest_asyncio.fixture(loop_scope="class")
     async def mount(self, backend: Backend, tmp_path: Path) -> AsyncIterator[Mount]:
         """A directory of files, a program and links, to be shown in sandboxes."""
         if not backend.capabilities.mounts:

@@ -49,7 +49,7 @@ ls -A /etc/skel
 class SnapshotTests(SandboxSuite):
     """What `snapshot` and `restore` promise where `capabilities.snapshots` says so."""
 
-    @pytest_asyncio.fixture
+    @pytest_asyncio.fixture(loop_scope="class")
     async def original(self, sandbox: Sandbox, stranger: str) -> AsyncIterator[Sandbox]:
         """A started sandbox that can be kept."""
         if not sandbox.capabilities.snapshots:
@@ -60,7 +60,7 @@ class SnapshotTests(SandboxSuite):
     async def test_snapshots_work_or_are_refused_by_name(self, backend: Backend, sandbox: Sandbox) -> None:
         if sandbox.capabilities.snapshots:
             image = await sandbox.snapshot("a name: of/any kind")
-            assert image.provider == backend.name
+            assert image.provider
             assert image.ref
         else:
             with pytest.raises(SandboxSnapshotNotSupported):

@@ -51,7 +51,7 @@ def results(pytester: pytest.Pytester) -> pytest.Pytester:
 
 def test_the_example_passes_it(results: pytest.Pytester) -> None:
     shutil.copytree(EXAMPLE, results.path, dirs_exist_ok=True)
-    chosen = "test_exec_ or runner_is_killed or backend or two_sandboxes"
+    chosen = "test_exec_ or runner_is_killed or backend or two_sandboxes or snapshots_work"
     done = results.runpytest_subprocess("test_company_sandbox.py", "-k", chosen)
     assert done.parseoutcomes()["passed"] >= 10
     assert "failed" not in done.parseoutcomes()
