@@ -165,3 +165,20 @@ def test_a_bad_table_ends_the_run_with_one_line(project: Project, text: str, mes
     done = project.run("tasks")
     assert done.ret == pytest.ExitCode.USAGE_ERROR
     assert [line for line in done.errlines if line] == [f"ERROR: {message}"]
+
+
+def test_what_other_tests_leave_unfinished_is_still_found(project: Project) -> None:
+    project.task("tasks/one")
+    project.write(
+        {
+            "test_leak.py": """
+            async def forgotten(): pass
+
+            def test_leak():
+                ring = [forgotten()]
+                ring.append(ring)
+            """
+        }
+    )
+    done = project.run("tasks", "test_leak.py")
+    assert "Exception ignored in: <coroutine object forgotten" in done.stdout.str() + done.stderr.str()
