@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_benchflow.left_results import holds_results
+
 if TYPE_CHECKING:
     from pytest_benchflow.items import TaskFile
     from pytest_benchflow.tasks import TaskError, TaskHead
@@ -19,7 +21,9 @@ TASK_FILES = ("task.toml", "task.md")
 
 
 def collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """Claim a task directory, so that nothing inside is run on the host, or a folder of tasks; leave all others."""
+    """Claim a task or results, so that nothing inside is run on the host, or a folder of tasks; leave all others."""
+    if holds_results(str(path)):
+        return Results.from_parent(parent, path=path)
     found = _read(str(path), parent, _task_files_in(str(path)))
     if found is not None:
         node: TaskDirectory = TaskDirectory.from_parent(parent, path=path)
@@ -45,6 +49,14 @@ class TaskDirectory(pytest.Directory):
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
         """Yield the task file alone."""
         yield _node(self, _task_file(self.found, str(self.path)), self.found)
+
+
+class Results(pytest.Directory):
+    """What a job or a rollout left: files that agents wrote."""
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        """Yield nothing."""
+        return []
 
 
 class TaskFolder(pytest.Directory):

@@ -33,6 +33,14 @@ def mixed(new_project: Callable[..., Project]) -> Project:
             "unit/notes/test_notes.py": "def test_notes(): pass\n",
             "unit/crate/task.toml": '[tool.something]\nname = "another tool\'s file"\n',
             "unit/crate/test_crate.py": "def test_crate(): pass\n",
+            "unit/data/job.json": '{"title": "no job of ours"}',
+            "unit/data/config.json": "not even JSON",
+            "unit/data/test_data.py": "def test_data(): pass\n",
+            "results/night/job.json": '{"run": "1a2b", "created": 0}',
+            "results/night/hello__1a2b3c4d/artifacts/conftest.py": HOST_TEST,
+            "results/night/hello__1a2b3c4d/artifacts/test_left.py": HOST_TEST,
+            "results/by-hand/config.json": '{"rollout_name": "by-hand"}',
+            "results/by-hand/agent/test_left.py": HOST_TEST,
         }
     )
     return project
@@ -58,6 +66,7 @@ def test_ordinary_tests_beside_tasks_and_foreign_task_files_are_untouched(collec
     assert [nodeid for nodeid in collected if "test_" in nodeid] == [
         "tasks/test_beside.py::test_beside",
         "unit/crate/test_crate.py::test_crate",
+        "unit/data/test_data.py::test_data",
         "unit/notes/test_notes.py::test_notes",
         "unit/test_plain.py::test_plain",
     ]
@@ -68,7 +77,9 @@ def test_collecting_makes_no_jobs_directory(mixed: Project, collected: list[str]
     assert not (mixed.root / "jobs").exists()
 
 
-def test_the_verifiers_tests_are_never_imported_on_the_host(mixed: Project, collected: list[str]) -> None:
+def test_the_verifiers_tests_and_what_agents_left_are_never_imported_on_the_host(
+    mixed: Project, collected: list[str]
+) -> None:
     assert collected
     assert not list(mixed.root.rglob("ran-on-the-host"))
 
