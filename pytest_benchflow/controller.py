@@ -5,6 +5,7 @@ Under xdist this is the controller; workers have none of it and print nothing.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Generator, Sequence
 from datetime import UTC, datetime
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 
 _SHOWN_NOTES = 5
+_IN_TASK_FILE = re.compile(r"(?:^|/)task\.(?:toml|md)::")
 
 
 class Controller:
@@ -97,7 +99,9 @@ class Controller:
         if run is None and self._results is None:
             return
         run = get_run(self._config)
-        if self._results is None and run.settings.json is None:
+        if self._results is None and (
+            run.settings.json is None or self._config.option.collectonly or run.settings.dry_run
+        ):
             return
         from pytest_benchflow.reporting import summary_lines
 
@@ -146,10 +150,10 @@ class Controller:
     def _check_credentials(self, run: Run) -> None:
         from pytest_benchflow.credentials import refuse_missing
 
-        names = {nodeid.partition("::")[2] for nodeid in self._expected}
+        names = {nodeid.rpartition("::")[2] for nodeid in self._expected}
         # A task may ask for more trials than the others; its cells differ from theirs in nothing but the number.
         cells = [cell for cell in run.cells(1) if any(_is_of(name, cell.name) for name in names)]
-        refuse_missing(run, cells, self._config.rootpath / self._expected[0].partition("::")[0])
+        refuse_missing(run, cells, self._config.rootpath / self._expected[0].rpartition("::")[0])
 
     def _say_header(self, n_items: int) -> None:
         from pytest_benchflow.terminal import header
@@ -158,7 +162,8 @@ class Controller:
         if reporter is not None:
             run = get_run(self._config)
             reporter.ensure_newline()
-            reporter.write_line(header(run, n_items))
+            for line in header(run, n_items):
+                reporter.write_line(line)
 
 
 def _is_of(name: str, cell: str) -> bool:
@@ -166,7 +171,7 @@ def _is_of(name: str, cell: str) -> bool:
 
 
 def _is_ours(nodeid: str) -> bool:
-    return nodeid.partition("::")[0].endswith(("task.toml", "task.md"))
+    return _IN_TASK_FILE.search(nodeid) is not None
 
 
 def _iso(seconds: float) -> str:

@@ -119,8 +119,7 @@ class TaskFile(pytest.Module):
 
     def _trials(self, head: TaskHead, settings: Settings) -> int:
         folder = self.nodeid.rpartition("/")[0]
-        override = next((o.trials for o in settings.overrides if o.trials and o.matches(folder, head.name)), None)
-        return override or head.run.trials or settings.trials
+        return settings.override_for(folder, head.name).trials or head.run.trials or settings.trials
 
     def _modified(self, head: TaskHead) -> TaskHead:
         """Let a conftest change the task; only then is the whole of it read here."""

@@ -97,13 +97,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> list[str]:
     """Say what will run and where."""
     run = existing_run(config)
-    if run is None:
+    if run is None or config.option.collectonly:
         return []
     from pytest_benchflow.items import RolloutItem
     from pytest_benchflow.terminal import header
 
     n_items = sum(isinstance(item, RolloutItem) for item in items)
-    return [header(run, n_items)] if n_items else []
+    return header(run, n_items) if n_items else []
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -93,7 +93,7 @@ def with_job(settings: Settings, job: RolloutFile) -> Settings:
         concurrency=job.concurrency if job.concurrency and "bf_concurrency" not in given else settings.concurrency,
         jobs_dir=job.jobs_dir if job.jobs_dir and "bf_jobs_dir" not in given else settings.jobs_dir,
         sandbox=job.sandbox if job.sandbox and "bf_sandbox" not in given else settings.sandbox,
-        sources=(*settings.sources, *([str(job.source)] if job.source else [])),
+        sources=(*settings.sources, *([job.source] if job.source else [])),
     )
 
 

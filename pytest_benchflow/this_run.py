@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from collections.abc import Coroutine
@@ -17,7 +18,7 @@ from pytest_benchflow.bridge import OnEngine
 from pytest_benchflow.current import short_errors
 from pytest_benchflow.errors import UsageError
 from pytest_benchflow.matrix import Cell, SceneChoice, cells
-from pytest_benchflow.read_settings import read_settings
+from pytest_benchflow.read_settings import job_name, read_settings
 from pytest_benchflow.settings import AgentChoice, Settings, default_concurrency
 
 if TYPE_CHECKING:
@@ -54,8 +55,11 @@ class Run:
             self.settings = with_job(self.settings, self.job)
         self.is_worker = hasattr(config, "workerinput")
         self.run_id, self.job_name = job_of(config)
+        if self.job is not None and self.job.job_name is not None and self.settings.job_name is None:
+            self.job_name = job_name(self.job.job_name, f"{self.job.path}: job_name")
         self._engine: Engine | None = None
         self._cells: dict[int, list[Cell]] = {}
+        self.notes: list[str] = []
         self.futures: dict[str, Future[RolloutResult]] = {}
         for name in (*(agent.name for agent in self.settings.agents), *self._scene_agents()):
             self.agents.get(name)
@@ -229,11 +233,16 @@ class Run:
         from pytest_benchflow.rollout import RolloutConfig
 
         settings, cell = self.settings, getattr(node, "cell", None)
-        override = next((o for o in settings.overrides if o.matches(self._relative(task.path), task.name)), None)
-        threshold = _first(
-            _argument(node, "bf_threshold"), override.threshold if override else None, task.run.threshold
+        override = settings.override_for(self._relative(task.path), task.name)
+        threshold = _first(_argument(node, "bf_threshold"), override.threshold, task.run.threshold)
+        on_command_line = settings.agent_timeout if self.config.getoption("bf_agent_timeout") is not None else None
+        timeout = _first(
+            _argument(node, "bf_timeout"),
+            on_command_line,
+            override.timeout,
+            settings.agent_timeout,
+            task.run.timeout_sec,
         )
-        timeout = _first(_argument(node, "bf_timeout"), settings.agent_timeout, override.timeout if override else None)
         config = RolloutConfig(
             task_path=task.path,
             agent=cell.agent if cell else settings.agents[0].name,
@@ -245,7 +254,7 @@ class Run:
             sandbox_user=settings.sandbox_user,
             sandbox_setup_timeout=settings.sandbox_setup_timeout,
             threshold=settings.threshold if threshold is None else threshold,
-            timeout=task.run.timeout_sec if timeout is None else timeout,
+            timeout=timeout,
             agent_idle_timeout=settings.agent_idle_timeout,
             timeout_multiplier=settings.timeout_multiplier,
             missing_credentials=settings.missing_credentials,
@@ -305,11 +314,7 @@ class Run:
         return path.removeprefix(f"{self.config.invocation_params.dir}/")
 
     def _relative(self, path: Path) -> str:
-        return (
-            path.relative_to(self.config.rootpath).as_posix()
-            if path.is_relative_to(self.config.rootpath)
-            else str(path)
-        )
+        return os.path.relpath(path, self.config.rootpath)
 
     def _marked_task(self, node: pytest.Item) -> Path:
         marker = node.get_closest_marker("bf_task")

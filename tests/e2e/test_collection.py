@@ -48,7 +48,7 @@ def mixed(new_project: Callable[..., Project]) -> Project:
 
 @pytest.fixture(scope="module")
 def collected(mixed: Project) -> list[str]:
-    return mixed.ids()
+    return mixed.ids("--bf-json=r.json")
 
 
 def test_tasks_are_found_in_directories_below_each_other_and_behind_links(collected: list[str]) -> None:
@@ -72,9 +72,10 @@ def test_ordinary_tests_beside_tasks_and_foreign_task_files_are_untouched(collec
     ]
 
 
-def test_collecting_makes_no_jobs_directory(mixed: Project, collected: list[str]) -> None:
+def test_collecting_makes_no_jobs_directory_and_no_report(mixed: Project, collected: list[str]) -> None:
     assert collected
     assert not (mixed.root / "jobs").exists()
+    assert not (mixed.root / "r.json").exists()
 
 
 def test_the_verifiers_tests_and_what_agents_left_are_never_imported_on_the_host(

@@ -36,7 +36,7 @@ def test_a_dry_run_lists_the_cells_and_starts_nothing(
     project.task("tasks/gpus", toml="[environment]\ngpus = 1\n")
     project.task("tasks/token", toml='[verifier.environment.env]\nT = "${BENCHFLOW_NOT_SET}"\n')
     (project.task("tasks/linked") / "tests/link").symlink_to("/etc/passwd")
-    done = project.run("tasks", "--bf-dry-run", "--bf-agent=oracle,nop", *workers)
+    done = project.run("tasks", "--bf-dry-run", "--bf-agent=oracle,nop", "--bf-json=r.json", *workers)
     assert done.ret == 0
     done.stdout.fnmatch_lines(
         [
@@ -52,6 +52,7 @@ def test_a_dry_run_lists_the_cells_and_starts_nothing(
         ]
     )
     assert not (project.root / "jobs").exists()
+    assert not (project.root / "r.json").exists()
 
 
 def test_a_dry_run_says_that_the_sandbox_cannot_run(project: Project) -> None:
@@ -94,10 +95,12 @@ def test_tasks_come_from_a_git_repository(project: Project, tmp_path: Path) -> N
         ["-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-qm", "tasks"],
     ):
         subprocess.run(["git", *command], cwd=origin, check=True)
-    done = project.run(f"--bf-source={origin}:bench", "-v")
-    done.assert_outcomes(passed=2)
-    workers = project.run(f"--bf-source={origin}:bench", "-n", "2")
+    source = f"--bf-source=file://{origin}@main:bench"
+    project.run(source, "-v").assert_outcomes(passed=2)
+    origin.rename(tmp_path / "gone")
+    workers = project.run(source, "-n", "2")
     workers.assert_outcomes(passed=2)
+    workers.stdout.fnmatch_lines(["note: file://*@main:bench could not be refreshed (*); using the copy of *"])
 
 
 def test_a_source_that_does_not_exist_is_a_usage_error(project: Project, tmp_path: Path) -> None:
@@ -299,7 +302,7 @@ def test_a_job_name_that_is_taken_is_refused_before_anything_runs(project: Proje
         (["--bf-json=tasks"], "/tasks cannot be written; name a file in a directory of yours"),
         (["--bf-json=pytest.ini/r.json"], "cannot be written; name a file in a directory of yours"),
         (["--bf-concurrency=lots", "-n", "2"], "--bf-concurrency is 'lots'; give a whole number from 1 up"),
-        (["--bf-source=/nowhere/repo", "-n", "2"], "/nowhere/repo is no directory"),
+        (["--bf-source=/nowhere/repo", "-n", "2"], "--bf-source: /nowhere/repo is no directory"),
     ],
 )
 def test_a_bad_option_ends_the_run_with_one_line(three: Project, args: list[str], message: str) -> None:

@@ -282,8 +282,9 @@ def test_a_job_file_brings_tasks_agents_and_settings(bots: Project) -> None:
     bots.task("tasks/two")
     bots.write(
         {
-            "job.yaml": f"""
-            tasks: tasks
+            "ci/job.yaml": f"""
+            job_name: nightly
+            source: ../tasks
             agent: bot
             prompts: ["{SOLVE}"]
             exclude: [two]
@@ -291,8 +292,8 @@ def test_a_job_file_brings_tasks_agents_and_settings(bots: Project) -> None:
             """
         }
     )
-    bots.run("--bf-config=job.yaml").assert_outcomes(passed=1, deselected=1)
-    (result,) = bots.results().values()
+    bots.run("--bf-config=ci/job.yaml").assert_outcomes(passed=1, deselected=1)
+    (result,) = bots.results("nightly").values()
     assert (result["agent"], result["threshold"], result["scene"]) == ("bot", 0.5, None)
 
 
