@@ -138,13 +138,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Complete the reports of items that have a rollout."""
     report = yield
     if existing_run(item.config) is not None:
         from pytest_benchflow.reports import amend
 
-        amend(item, report)
+        amend(item, call, report)
     return report
 
 

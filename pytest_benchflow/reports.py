@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_benchflow.current import RESULT, existing_run
+from pytest_benchflow.current import RESULT, existing_run, get_run
 
 if TYPE_CHECKING:
-    from pytest_benchflow.rollout import RolloutResult
+    from pytest_benchflow.rollout import ErrorInfo, RolloutResult
+
+_OURS = Path(__file__).parent
 
 
 def add_properties(item: pytest.Item, result: RolloutResult) -> None:
@@ -50,19 +53,19 @@ def _property_name(key: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]+", "_", key)[:80]
 
 
-def amend(item: pytest.Item, report: pytest.TestReport) -> None:
-    """Complete a phase's report of an item that has a rollout."""
-    result = _result_of(item)
-    if result is None:
-        return
-    if report.when == "setup":
+def amend(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+    """Complete a phase's report of an item that has, or should have had, a rollout."""
+    result = _result_of(item) or _without_rollout(item, call, report)
+    if result is not None and report.when == "setup":
         add_properties(item, result)
         report.user_properties = list(item.user_properties)
         report.duration = result.timing.get("total", report.duration)
         # Plain data only: a value that execnet cannot carry would lose the item without a word.
         report.bf = result.model_dump(mode="json")  # type: ignore[attr-defined]
-    if report.failed and report.when in ("setup", "call"):
-        _show(report, result)
+        report.bf_quarantine = _is_quarantined(item)  # type: ignore[attr-defined]
+    if result is not None and report.failed and report.when in ("setup", "call"):
+        _show(item, report, result)
+    if report.failed:
         _excuse(item, report)
 
 
@@ -74,7 +77,51 @@ def _result_of(item: pytest.Item) -> RolloutResult | None:
     return given if isinstance(given, RolloutResult) else item.stash.get(RESULT, None)
 
 
-def _show(report: pytest.TestReport, result: RolloutResult) -> None:
+def _without_rollout(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> RolloutResult | None:
+    """Return a result that says why an item has no rollout: a mark, a hook, a fixture or its task was in the way."""
+    from pytest_benchflow.items import RolloutItem
+
+    if not isinstance(item, RolloutItem) or report.when != "setup" or report.passed or call.excinfo is None:
+        return None
+    from pytest_benchflow.rollout import RolloutResult, utc_now
+
+    run, now = get_run(item.config), utc_now()
+    return RolloutResult(
+        task_name=item.head.name,
+        task_path=str(item.path.parent),
+        rollout_name="",
+        agent=item.cell.agent,
+        model=item.cell.model,
+        scene=item.cell.scene,
+        trial=item.cell.trial,
+        sandbox=run.sandbox_name,
+        threshold=run.settings.threshold,
+        error=_error(call.excinfo.value) if report.failed else None,
+        skipped=str(call.excinfo.value) if report.skipped else None,
+        started_at=now,
+        finished_at=now,
+    )
+
+
+def _error(raised: BaseException) -> ErrorInfo:
+    from pytest_benchflow.errors import BenchflowError
+    from pytest_benchflow.rollout import ErrorInfo
+
+    # What pytest is told is short; the error it was made from is still behind it.
+    cause = raised.__context__ if isinstance(raised.__context__, BenchflowError) else raised
+    if not isinstance(cause, BenchflowError):
+        cause = BenchflowError(f"{type(cause).__name__}: {cause}")
+    return ErrorInfo.of(cause, "create")
+
+
+def _is_quarantined(item: pytest.Item) -> bool:
+    return item.get_closest_marker("bf_quarantine") is not None
+
+
+def _show(item: pytest.Item, report: pytest.TestReport, result: RolloutResult) -> None:
+    crash = getattr(report.longrepr, "reprcrash", None)
+    if crash is not None and Path(crash.path).is_relative_to(_OURS):
+        crash.path, crash.lineno = str(item.path), 1  # what `--tb=line` and annotations of CI systems point at
     # What was captured belongs to whichever thread printed meanwhile, not to this rollout.
     report.sections = [section for section in report.sections if not section[0].startswith("Captured")]
     if result.last_message:
@@ -86,7 +133,7 @@ def _show(report: pytest.TestReport, result: RolloutResult) -> None:
 def _excuse(item: pytest.Item, report: pytest.TestReport) -> None:
     """Turn a failure that must not block into an expected one."""
     run = existing_run(item.config)
-    if item.get_closest_marker("bf_quarantine") is not None:
+    if _is_quarantined(item):
         _expected(report, "quarantined")
     elif report.when == "call" and run is not None and run.settings.report_only:
         _expected(report, "report only")

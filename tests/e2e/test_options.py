@@ -204,6 +204,7 @@ def test_quarantined_tasks_run_and_report_but_never_block(
     project.task("tasks/by-file", test=HALF, toml="[benchflow]\nquarantine = true\n")
     project.task("tasks/by-conftest", test="exit 0")
     project.task("tasks/passes", toml="[benchflow]\nquarantine = true\n")
+    project.task("tasks/never-started", toml="[benchflow]\nquarantine = true\n")
     project.write(
         {
             "conftest.py": """
@@ -213,32 +214,40 @@ def test_quarantined_tasks_run_and_report_but_never_block(
                 for item in items:
                     if "by-conftest" in item.nodeid:
                         item.add_marker(pytest.mark.bf_quarantine)
+
+            def pytest_bf_modify_config(config, task):
+                assert task.name != "never-started"
             """
         }
     )
     done = project.run("tasks", "--bf-json=r.json", "-rx", *workers)
     assert done.ret == 0
-    done.assert_outcomes(passed=1, xfailed=2)
-    statuses = {
-        e["id"].split("/")[1]: e["status"] for e in json.loads((project.root / "r.json").read_text())["rollouts"]
-    }
-    assert statuses == {"by-file": "quarantined", "by-conftest": "quarantined", "passes": "passed"}
+    done.assert_outcomes(passed=1, xfailed=3)
+    report = json.loads((project.root / "r.json").read_text())
+    assert [entry["status"] for entry in report["rollouts"]] == ["quarantined"] * 4
+    assert report["summary"][0]["quarantined"] == 4
     done.stdout.fnmatch_lines(["*quarantined: reward 0.50 is below 1.00*"])
 
 
-def test_a_task_file_may_ask_for_skip_and_xfail(project: Project) -> None:
+def test_items_without_a_rollout_are_in_the_report_too(project: Project) -> None:
     project.task("tasks/skipped", toml='[benchflow]\nskip = "flaky on fridays"\n')
     project.task("tasks/expected", test=HALF, toml='[benchflow]\nxfail = "known to be hard"\n')
-    done = project.run("tasks", "-rsx")
-    done.assert_outcomes(skipped=1, xfailed=1)
+    project.task("tasks/overcome", toml='[benchflow]\nxfail = "known to be hard"\n')
+    (project.task("tasks/linked") / "tests/link").symlink_to("/etc/passwd")
+    done = project.run("tasks", "-rsx", "--bf-json=r.json")
+    done.assert_outcomes(skipped=1, xfailed=1, xpassed=1, errors=1)
     done.stdout.fnmatch_lines(["*flaky on fridays*"])
     done.stdout.fnmatch_lines(["*known to be hard*"])
-    assert [path.name.split("__")[0] for path in project.rollout_dirs()] == ["expected"]
-
-
-def test_an_expected_failure_that_the_agent_overcomes_is_reported(project: Project) -> None:
-    project.task("tasks/easy", toml='[benchflow]\nxfail = "known to be hard"\n')
-    project.run("tasks").assert_outcomes(xpassed=1)
+    assert [path.name.split("__")[0] for path in project.rollout_dirs()] == ["expected", "overcome"]
+    report = json.loads((project.root / "r.json").read_text())
+    assert {entry["result"]["task_name"]: entry["status"] for entry in report["rollouts"]} == {
+        "expected": "failed",
+        "linked": "error",
+        "overcome": "passed",
+        "skipped": "skipped",
+    }
+    assert report["summary"][0]["errors_by_category"] == {"task": 1}
+    done.stdout.fnmatch_lines(["agent *passed *errors *skipped *", "oracle *1 of 2 *1 task *1 *"])
 
 
 def test_time_limits_can_be_set_and_multiplied(project: Project) -> None:

@@ -97,7 +97,8 @@ def test_durations_show_the_time_of_the_rollout(project: Project) -> None:
 
 def test_quiet_and_verbose_runs(project: Project) -> None:
     project.task("tasks/one", solve="exit 0")
-    project.run("tasks", "-qq").stdout.fnmatch_lines(["*reward 0.00 is below 1.00*"])
+    quiet = project.run("tasks", "-qq", "--tb=line")
+    quiet.stdout.fnmatch_lines([f"{project.root}/tasks/one/task.toml:1: Failed: reward 0.00 is below 1.00*"])
     project.run("tasks", "-vv").stdout.fnmatch_lines(["tasks/one/task.toml::oracle FAILED*"])
 
 
