@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from pathlib import Path
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 KeepSandbox = Literal["never", "failed", "always"]
 SkillMode = Literal["no-skill", "with-skill"]
+_LONGEST_NAME = 64
 MissingCredentials = Literal["error", "skip"]
 PreAgentHook = Callable[["Sandbox"], Awaitable[None]]
 
@@ -142,7 +144,7 @@ class RolloutConfig:
         if self.rollout_name:
             return self.rollout_name if attempt == 1 else f"{self.rollout_name}-{attempt}"
         key = self.key or f"{self.task_path}|{self.agent}|{self.model}|{self.scene}|{self.trial}"
-        return f"{task_name[:64]}__{hashlib.sha256(f'{key}#{attempt}'.encode()).hexdigest()[:8]}"
+        return f"{_word(task_name)}__{hashlib.sha256(f'{key}#{attempt}'.encode()).hexdigest()[:8]}"
 
     def keeps_sandbox(self, *, passed: bool) -> bool:
         """Say whether a sandbox is to be left after a rollout that ended so."""
@@ -185,6 +187,11 @@ class RolloutConfig:
             "keep_sandbox": self.keep_sandbox,
             "key": self.key,
         }
+
+
+def _word(name: str) -> str:
+    """Return a name as a directory can have it that people and other tools meet: any task's own may hold anything."""
+    return re.sub(r"[^\w.+-]+", "-", name).encode()[:_LONGEST_NAME].decode(errors="ignore")
 
 
 def _public_scene(scene: Scene) -> dict[str, object]:

@@ -48,5 +48,13 @@ def test_every_attempt_has_a_name_of_its_own() -> None:
     assert config(rollout_name="mine").name_for("hello", 2) == "mine-2"
 
 
-def test_a_long_task_name_still_fits_a_directory_name() -> None:
-    assert len(config().name_for("x" * 500)) < 128
+@pytest.mark.parametrize("name", ["x" * 500, "日" * 80, "\U00020000" * 64])
+def test_a_long_task_name_still_fits_a_directory_name(name: str) -> None:
+    assert len(config().name_for(name).encode()) < 128
+
+
+@pytest.mark.parametrize(
+    ("name", "word"), [("a b", "a-b"), ("a::b", "a-b"), ("\x1b[31mred\n", "-31mred-"), ("ünï-1.5+x", "ünï-1.5+x")]
+)
+def test_a_task_name_becomes_a_word_that_does_no_harm(name: str, word: str) -> None:
+    assert config().name_for(name).rpartition("__")[0] == word
