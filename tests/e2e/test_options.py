@@ -75,6 +75,8 @@ def test_shards_are_disjoint_even_and_together_everything(new_project: Callable[
     assert sorted(len(shard) for shard in shards) == [2, 2, 3]
     assert project.ids("tasks", "--bf-shard=2/3") == shards[1]
     assert [nodeid for nodeid in everything if nodeid in shards[0]] == shards[0]
+    elsewhere = project.ids("tasks", "--bf-shard=2/3", "--rootdir=tasks")
+    assert [f"tasks/{nodeid}" for nodeid in elsewhere] == shards[1]
 
 
 def test_a_shard_leaves_ordinary_tests_alone(three: Project) -> None:
