@@ -133,8 +133,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Repeat tests that are marked with `bf_trials`."""
     marker = metafunc.definition.get_closest_marker("bf_trials")
     if marker is not None and any(name.startswith("bf_") for name in metafunc.fixturenames):
-        metafunc.fixturenames.append("bf_trial")
-        metafunc.parametrize("bf_trial", range(1, int(marker.args[0]) + 1))
+        from pytest_benchflow.repeat import repeat
+
+        repeat(metafunc, marker)
 
 
 @pytest.hookimpl(wrapper=True)

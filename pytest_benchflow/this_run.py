@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pytest_benchflow.tasks import Task, TaskIndex
 
 T = TypeVar("T")
+_EXAMPLES = {"bf_threshold": "0.8", "bf_timeout": "600"}
 _JOB = pytest.StashKey[tuple[str, str]]()
 
 
@@ -330,7 +331,9 @@ def _argument(node: pytest.Item, marker_name: str) -> float | None:
     if marker is None:
         return None
     if len(marker.args) != 1 or isinstance(marker.args[0], bool) or not isinstance(marker.args[0], int | float):
-        raise UsageError(f"{node.nodeid}: {marker_name} takes one number", advice=f"write {marker_name}(0.8)")
+        raise UsageError(
+            f"{node.nodeid}: {marker_name} takes one number", advice=f"write {marker_name}({_EXAMPLES[marker_name]})"
+        )
     return float(marker.args[0])
 
 
