@@ -234,6 +234,9 @@ class Run:
         from pytest_benchflow.rollout import RolloutConfig
 
         settings, cell = self.settings, getattr(node, "cell", None)
+        if cell is not None and node.get_closest_marker("bf_trials") is not None:
+            advice = "set trials in the task file or in [[tool.benchflow.overrides]]"
+            raise UsageError(f"{node.nodeid}: bf_trials comes too late for a task", advice=advice)
         override = settings.override_for(self._relative(task.path), task.name)
         threshold = _first(_argument(node, "bf_threshold"), override.threshold, task.run.threshold)
         on_command_line = settings.agent_timeout if self.config.getoption("bf_agent_timeout") is not None else None

@@ -165,8 +165,9 @@ def test_a_marker_beats_the_task_which_beats_the_option(project: Project) -> Non
     )
 
 
-def test_a_marker_that_is_no_number_is_named(project: Project) -> None:
+def test_a_marker_that_means_nothing_here_is_named(project: Project) -> None:
     project.task("tasks/one")
+    project.task("tasks/two")
     project.write(
         {
             "conftest.py": """
@@ -174,12 +175,14 @@ def test_a_marker_that_is_no_number_is_named(project: Project) -> None:
 
             def pytest_collection_modifyitems(items):
                 items[0].add_marker(pytest.mark.bf_threshold("high"))
+                items[1].add_marker(pytest.mark.bf_trials(3))
             """
         }
     )
     done = project.run("tasks")
-    done.assert_outcomes(errors=1)
+    done.assert_outcomes(errors=2)
     done.stdout.fnmatch_lines(["*tasks/one/task.toml::oracle: bf_threshold takes one number; write bf_threshold(0.8)*"])
+    done.stdout.fnmatch_lines(["*tasks/two/task.toml::oracle: bf_trials comes too late for a task; set trials in *"])
     assert "pytest_benchflow/" not in done.stdout.str()
 
 
