@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_benchflow.current import existing_run, get_run
+from pytest_benchflow.current import blamed, existing_run, get_run
 from pytest_benchflow.options import is_asked_for
 
 if TYPE_CHECKING:
@@ -114,7 +114,17 @@ class Controller:
             self._notes.append(f"results: {run.shown(job)}")
         if run.settings.json is not None:
             self._write(report, run.settings.json, run.shown(str(run.settings.json)))
-        self._config.hook.pytest_bf_summary(report=report)
+        self._publish(report)
+
+    def _publish(self, report: Report) -> None:
+        from pytest_benchflow.errors import UsageError
+
+        try:
+            with blamed("pytest_bf_summary"):
+                self._config.hook.pytest_bf_summary(report=report)
+        except UsageError as error:  # the run is over, and what it found must still be shown
+            self._is_incomplete = True
+            self._notes.append(str(error))
 
     def _write(self, report: Report, path: Path, shown: str) -> None:
         from pytest_benchflow.reporting import write_report

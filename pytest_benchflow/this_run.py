@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 
 from pytest_benchflow.bridge import OnEngine
-from pytest_benchflow.current import short_errors
+from pytest_benchflow.current import blamed, given, short_errors
 from pytest_benchflow.errors import UsageError
 from pytest_benchflow.matrix import Cell, SceneChoice, cells
 from pytest_benchflow.read_settings import job_name, read_settings
@@ -226,8 +226,14 @@ class Run:
         from pytest_benchflow.tasks import load_task
 
         task = load_task(Path(node.head.file) if isinstance(node, RolloutItem) else self._marked_task(node))
-        changed: Task | None = node.ihook.pytest_bf_modify_task(task=task)
-        return task if changed is None else changed
+        return self.modified_task(node, task)
+
+    def modified_task(self, node: pytest.Item | pytest.Collector, task: Task) -> Task:
+        """Return a task as the hooks want it."""
+        from pytest_benchflow.tasks import Task
+
+        changed = node.ihook.pytest_bf_modify_task(task=task)
+        return task if changed is None else given(changed, Task, "pytest_bf_modify_task", "returned")
 
     def config_of(self, node: pytest.Item, task: Task) -> RolloutConfig:
         """Return the configuration of a node's rollout: markers, then the task, then the settings."""
@@ -275,8 +281,8 @@ class Run:
         marked = {"bf_threshold": _argument(node, "bf_threshold"), "bf_agent_timeout": _argument(node, "bf_timeout")}
         decided = {*settings.given, *(name for name, value in marked.items() if value is not None)}
         config = self._with_files(config, cell, decided)
-        changed: RolloutConfig | None = node.ihook.pytest_bf_modify_config(config=config, task=task)
-        return config if changed is None else changed
+        changed = node.ihook.pytest_bf_modify_config(config=config, task=task)
+        return config if changed is None else given(changed, RolloutConfig, "pytest_bf_modify_config", "returned")
 
     def _with_files(self, config: RolloutConfig, cell: Cell | None, decided: set[str]) -> RolloutConfig:
         scene = self.scenes.get(cell.scene) if cell is not None and cell.scene is not None else None
@@ -291,9 +297,10 @@ class Run:
 
     def open_rollout(self, config: RolloutConfig, task: Task | None = None) -> Rollout:
         """Return a rollout of this run; nothing has started yet."""
-        from pytest_benchflow.rollout import Rollout
+        from pytest_benchflow.rollout import Rollout, RolloutConfig
         from pytest_benchflow.tasks import load_task
 
+        given(config, RolloutConfig, "the configuration", "is")
         config = (
             config
             if config.job_name
@@ -311,7 +318,8 @@ class Run:
         return await self.rollout(self.config_of(item, task), task)
 
     def _on_phase(self, rollout: Rollout, phase: str) -> None:
-        self.config.hook.pytest_bf_rollout_phase(rollout=rollout, phase=phase)
+        with blamed("pytest_bf_rollout_phase"):
+            self.config.hook.pytest_bf_rollout_phase(rollout=rollout, phase=phase)
 
     def shown(self, path: str) -> str:
         """Return a path as short as the user would write it here."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeGuard
 
 from pytest_benchflow.errors import BadValue
 from pytest_benchflow.rollout.scenes import Scene
@@ -104,7 +105,16 @@ class RolloutConfig:
             raise BadValue("prompts and scenes are both given", advice="put the prompts into the turns of a scene")
         if self.skills_dir is not None and self.skill_mode == "no-skill":
             raise BadValue("skills_dir is given and skill_mode is no-skill", advice='pass skill_mode="with-skill"')
+        self._check_numbers()
         self._check_user()
+
+    def _check_numbers(self) -> None:
+        if not _is_number(self.threshold):
+            raise BadValue(f"threshold is {self.threshold!r}", advice="give a number")
+        for name in ("timeout", "timeout_multiplier", "sandbox_setup_timeout"):
+            value: object = getattr(self, name)
+            if value is not None and not (_is_number(value) and value > 0):
+                raise BadValue(f"{name} is {value!r}", advice="give a number above 0")
 
     def _check_user(self) -> None:
         if self.user is not None and self.loop_strategy is not None:
@@ -187,6 +197,10 @@ class RolloutConfig:
             "keep_sandbox": self.keep_sandbox,
             "key": self.key,
         }
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _word(name: str) -> str:
