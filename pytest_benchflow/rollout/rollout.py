@@ -269,8 +269,10 @@ class Rollout:
             await self.cleanup()
             raise
         # Before the clean-up: what was paid for is on disk whatever happens to the sandbox.
-        result, n_notes = write_result(self.record), len(self.record.notes)
-        await self.cleanup()
+        try:
+            result, n_notes = write_result(self.record), len(self.record.notes)
+        finally:
+            await self.cleanup()
         return result if len(self.record.notes) == n_notes else write_result(self.record)
 
     async def _run_stages(self) -> None:
