@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import xml.etree.ElementTree as ET
 from collections.abc import Callable
 
 import pytest
@@ -215,12 +216,22 @@ def test_a_warning_that_is_made_an_error_is_one_of_its_task_only(project: Projec
     assert "pytest_benchflow/" not in done.stdout.str()
 
 
-def test_a_name_that_is_no_text_is_an_error_that_says_so(project: Project) -> None:
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one-process", "two-workers"])
+def test_a_name_that_nothing_can_show_is_an_error_of_that_task_only(
+    new_project: Callable[..., Project], workers: tuple[str, ...]
+) -> None:
+    project = new_project()
     path = os.fsencode(project.task("tasks/one"))
     os.rename(path, path[:-3] + b"bad\xff")
-    done = project.run("tasks", "--junitxml=r.xml")
-    assert done.ret == pytest.ExitCode.INTERRUPTED
-    done.stdout.fnmatch_lines(["*tasks/bad\\udcff: the name of the task is not UTF-8; give its directory another one*"])
+    project.task("tasks/red\x1b[31m")
+    project.task("tasks/two\nlines")
+    project.task("tasks/ünï e\u0301")
+    done = project.run("tasks", "--junitxml=r.xml", "--continue-on-collection-errors", *workers)
+    done.assert_outcomes(passed=1, errors=3)
+    reason = "the name of the task is not UTF-8 or has control characters; give its directory another one"
+    for name in ("bad\\udcff", "red\\x1b?31m", "two\\nlines"):
+        done.stdout.fnmatch_lines([f"tasks/{name}: {reason}"])
+    assert len([*ET.parse(project.root / "r.xml").iter("testcase")]) == 4
 
 
 def test_an_unknown_key_is_an_error_when_strict(broken: Project) -> None:
