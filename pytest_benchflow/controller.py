@@ -62,6 +62,8 @@ class Controller:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take results out of reports."""
+        if report.failed and _is_ours(report.nodeid) and not self._knows(report):
+            self._lose(report)
         if hasattr(report, "bf") or self._results is not None:
             self._gathered().add(report)
         if report.when == "teardown" or report.failed:
@@ -86,6 +88,24 @@ class Controller:
             terminalreporter.section("benchflow")
             for line in (*self._lines, *self._notes):
                 terminalreporter.line(line)
+
+    def _knows(self, report: pytest.TestReport) -> bool:
+        return hasattr(report, "bf") or (self._results is not None and report.nodeid in self._results.raw)
+
+    def _lose(self, report: pytest.TestReport) -> None:
+        """Make a result for an item that failed without one, for its worker died."""
+        from pytest_benchflow.errors import BenchflowError
+        from pytest_benchflow.matrix import Cell
+        from pytest_benchflow.reports import no_rollout
+        from pytest_benchflow.rollout import ErrorInfo
+
+        run = get_run(self._config)
+        file, _, name = report.nodeid.rpartition("::")
+        cell = next((cell for cell in run.cells(1) if _is_of(name, cell.name)), Cell(name, None, 1, name))
+        task = self._config.rootpath / file
+        error = ErrorInfo.of(BenchflowError(report.longreprtext.partition("\n")[0]), "create")
+        result = no_rollout(run, cell, (task.parent.name, task.parent), error=error)
+        report.bf = result.model_dump(mode="json")  # type: ignore[attr-defined]
 
     def _gathered(self) -> Results:
         if self._results is None:

@@ -12,7 +12,9 @@ import pytest
 from pytest_benchflow.current import RESULT, existing_run, get_run
 
 if TYPE_CHECKING:
+    from pytest_benchflow.matrix import Cell
     from pytest_benchflow.rollout import ErrorInfo, RolloutResult
+    from pytest_benchflow.this_run import Run
 
 _OURS = Path(__file__).parent
 
@@ -83,21 +85,34 @@ def _without_rollout(item: pytest.Item, call: pytest.CallInfo[None], report: pyt
 
     if not isinstance(item, RolloutItem) or report.when != "setup" or report.passed or call.excinfo is None:
         return None
-    from pytest_benchflow.rollout import RolloutResult, utc_now
-
-    run, now = get_run(item.config), utc_now()
-    return RolloutResult(
-        task_name=item.head.name,
-        task_path=str(item.path.parent),
-        rollout_name="",
-        agent=item.cell.agent,
-        model=item.cell.model,
-        scene=item.cell.scene,
-        trial=item.cell.trial,
-        sandbox=run.sandbox_name,
-        threshold=run.settings.threshold,
+    return no_rollout(
+        get_run(item.config),
+        item.cell,
+        (item.head.name, item.path.parent),
         error=_error(call.excinfo.value) if report.failed else None,
         skipped=str(call.excinfo.value) if report.skipped else None,
+    )
+
+
+def no_rollout(
+    run: Run, cell: Cell, task: tuple[str, Path], *, error: ErrorInfo | None, skipped: str | None = None
+) -> RolloutResult:
+    """Return the result of an item that never had a rollout; the task is given by name and directory."""
+    from pytest_benchflow.rollout import RolloutResult, utc_now
+
+    now = utc_now()
+    return RolloutResult(
+        task_name=task[0],
+        task_path=str(task[1]),
+        rollout_name="",
+        agent=cell.agent,
+        model=cell.model,
+        scene=cell.scene,
+        trial=cell.trial,
+        sandbox=run.sandbox_name,
+        threshold=run.settings.threshold,
+        error=error,
+        skipped=skipped,
         started_at=now,
         finished_at=now,
     )
