@@ -73,9 +73,11 @@ def amend(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRep
 
 def _result_of(item: pytest.Item) -> RolloutResult | None:
     """Return the result of an item's rollout, as its own `bf_result` gave it if a conftest has one."""
+    given = getattr(item, "funcargs", {}).get("bf_result")
+    if given is None:
+        return item.stash.get(RESULT, None)
     from pytest_benchflow.rollout import RolloutResult
 
-    given = getattr(item, "funcargs", {}).get("bf_result")
     return given if isinstance(given, RolloutResult) else item.stash.get(RESULT, None)
 
 
@@ -83,7 +85,7 @@ def _without_rollout(item: pytest.Item, call: pytest.CallInfo[None], report: pyt
     """Return a result that says why an item has no rollout: a mark, a hook, a fixture or its task was in the way."""
     from pytest_benchflow.items import RolloutItem
 
-    if not isinstance(item, RolloutItem) or report.when != "setup" or report.passed or call.excinfo is None:
+    if not isinstance(item, RolloutItem) or report.when != "setup" or call.excinfo is None:
         return None
     return no_rollout(
         get_run(item.config),
