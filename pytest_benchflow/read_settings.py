@@ -55,10 +55,12 @@ class _Reader:
 
     def settings(self) -> Settings:
         selftest = self._flag("bf_selftest")
+        if selftest and self._config.getoption("bf_agent") is not None:
+            raise UsageError("--bf-selftest runs nop and oracle", advice="take --bf-agent away")
         return Settings(
             agents=(AgentChoice("nop"), AgentChoice("oracle")) if selftest else self._agents(),
             effort=self._text("bf_effort"),
-            scenes=self._scenes(),
+            scenes=() if selftest else self._scenes(),
             job_file=self._job_file(),
             prompts=self._prompts(),
             sandbox=self._text("bf_sandbox") or "auto",

@@ -64,6 +64,7 @@ class Run:
         self.futures: dict[str, Future[RolloutResult]] = {}
         for name in (*(agent.name for agent in self.settings.agents), *self._scene_agents()):
             self.agents.get(name)
+        self._note_files()
         self.settings = replace(self.settings, agents=tuple(map(self._with_own_models, self.settings.agents)))
         self.sandbox_name, self.sandbox_reason = self.sandboxes.resolve(self.settings.sandbox)
 
@@ -106,18 +107,22 @@ class Run:
         if self.settings.job_file is None:
             return None
         from pytest_benchflow.rollout import load_rollout_file
+        from pytest_benchflow.scene_files import without_players
 
-        return load_rollout_file(self.settings.job_file)
+        job = load_rollout_file(self.settings.job_file)
+        return without_players(job) if self.settings.selftest else job
 
     @cached_property
     def scenes(self) -> dict[str, RolloutFile]:
         """The scene axis by name: scene files, and a job file that has scenes."""
         if not self.settings.scenes and self.job is None:
             return {}
-        from pytest_benchflow.scene_files import read_scenes
+        from pytest_benchflow.scene_files import read_scenes, refuse_idle_options
 
         own = {self.job.name: self.job} if self.job is not None and self.job.scenes else {}
-        return {**own, **read_scenes(self.settings.scenes)}
+        found = {**own, **read_scenes(self.settings.scenes)}
+        refuse_idle_options(self.config, [*found.values()])
+        return found
 
     @property
     def width(self) -> int:
@@ -188,6 +193,14 @@ class Run:
         """Return the agents that scene files name; reading them here makes what is wrong with them a usage error."""
         roles = [role for file in self.scenes.values() for scene in file.scenes for role in scene.roles]
         return [role.agent for role in roles if role.agent is not None]
+
+    def _note_files(self) -> None:
+        """Remember what scene and job files say that has no effect."""
+        files = {id(file): file for file in (self.job, *self.scenes.values()) if file is not None}
+        if files:
+            from pytest_benchflow.scene_files import idle_keys
+
+            self.notes += [note for file in files.values() for note in idle_keys(file)]
 
     def _scene_choices(self) -> list[SceneChoice]:
         if not self.scenes:
