@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_benchflow.left_results import holds_results
+from pytest_benchflow.text import printable
+
 if TYPE_CHECKING:
     from pytest_benchflow.items import TaskFile
     from pytest_benchflow.tasks import TaskError, TaskHead
@@ -19,8 +22,13 @@ TASK_FILES = ("task.toml", "task.md")
 
 
 def collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """Claim a task directory, so that nothing inside is run on the host, or a folder of tasks; leave all others."""
-    found = _read(str(path), parent, _task_files_in(str(path)))
+    """Claim a task or results, so that nothing inside is run on the host, or a folder of tasks; leave all others."""
+    if holds_results(str(path)):
+        return Results.from_parent(parent, path=path)
+    task_files = _task_files_in(str(path))
+    if task_files and not _is_sayable(path.name):
+        return Misnamed.of(parent, path)
+    found = _read(str(path), parent, task_files)
     if found is not None:
         node: TaskDirectory = TaskDirectory.from_parent(parent, path=path)
         node.found = found
@@ -47,6 +55,14 @@ class TaskDirectory(pytest.Directory):
         yield _node(self, _task_file(self.found, str(self.path)), self.found)
 
 
+class Results(pytest.Directory):
+    """What a job or a rollout left: files that agents wrote."""
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        """Yield nothing."""
+        return []
+
+
 class TaskFolder(pytest.Directory):
     """A folder with tasks in it, where most of the cost of a large benchmark would be pytest's own bookkeeping."""
 
@@ -65,9 +81,9 @@ class TaskFolder(pytest.Directory):
             path = Path(entry.path)
             is_dir = entry.is_dir()
             task_files = _task_files_in(entry.path) if is_dir else []
-            if task_files and not _is_text(entry.name):
-                shown = entry.path.encode("utf-8", "backslashreplace").decode()
-                raise self.CollectError(f"{shown}: the name of the task is not UTF-8; give its directory another one")
+            if task_files and not _is_sayable(entry.name):
+                yield Misnamed.of(self, path)
+                continue
             if not session.isinitpath(path, with_parents=is_dir):
                 if ignored(entry, path, task_files):
                     continue
@@ -105,6 +121,22 @@ class Closed(pytest.File):
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
         """Refuse it."""
         raise self.CollectError(f"{self.path} cannot be read: Permission denied; check its permissions")
+
+
+class Misnamed(pytest.File):
+    """A task whose name no terminal, report or other process can take: file systems allow any bytes."""
+
+    @classmethod
+    def of(cls, parent: pytest.Collector, path: Path) -> Misnamed:
+        """Make a node that has the name in a form that can be said."""
+        shown = ascii(str(path).removeprefix(f"{parent.config.rootpath}/"))[1:-1]
+        node: Misnamed = cls.from_parent(parent, path=path, name=shown, nodeid=shown)
+        return node
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        """Refuse it."""
+        reason = "the name of the task is not UTF-8 or has control characters"
+        raise self.CollectError(f"{self.nodeid}: {reason}; give its directory another one")
 
 
 class BrokenLink(pytest.File):
@@ -182,13 +214,14 @@ def _is_reachable(entry: os.DirEntry[str]) -> bool:
     return True
 
 
-def _is_text(name: str) -> bool:
-    """Say whether reports and other processes can take a name; file systems allow any bytes."""
+def _is_sayable(name: str) -> bool:
+    if name.isprintable():
+        return True
     try:
         name.encode()
     except UnicodeEncodeError:
         return False
-    return True
+    return printable(name) == name and not any(mark in name for mark in "\n\t")
 
 
 def _contains_itself(entry: os.DirEntry[str]) -> bool:

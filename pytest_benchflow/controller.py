@@ -5,6 +5,7 @@ Under xdist this is the controller; workers have none of it and print nothing.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Generator, Sequence
 from datetime import UTC, datetime
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_benchflow.current import existing_run, get_run
+from pytest_benchflow.current import blamed, existing_run, get_run
 from pytest_benchflow.options import is_asked_for
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 
 _SHOWN_NOTES = 5
+_IN_TASK_FILE = re.compile(r"(?:^|/)task\.(?:toml|md)::")
 
 
 class Controller:
@@ -60,6 +62,8 @@ class Controller:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take results out of reports."""
+        if report.failed and _is_ours(report.nodeid) and not self._knows(report):
+            self._lose(report)
         if hasattr(report, "bf") or self._results is not None:
             self._gathered().add(report)
         if report.when == "teardown" or report.failed:
@@ -85,6 +89,24 @@ class Controller:
             for line in (*self._lines, *self._notes):
                 terminalreporter.line(line)
 
+    def _knows(self, report: pytest.TestReport) -> bool:
+        return hasattr(report, "bf") or (self._results is not None and report.nodeid in self._results.raw)
+
+    def _lose(self, report: pytest.TestReport) -> None:
+        """Make a result for an item that failed without one, for its worker died."""
+        from pytest_benchflow.errors import BenchflowError
+        from pytest_benchflow.matrix import Cell
+        from pytest_benchflow.reports import no_rollout
+        from pytest_benchflow.rollout import ErrorInfo
+
+        run = get_run(self._config)
+        file, _, name = report.nodeid.rpartition("::")
+        cell = next((cell for cell in run.cells(1) if _is_of(name, cell.name)), Cell(name, None, 1, name))
+        task = self._config.rootpath / file
+        error = ErrorInfo.of(BenchflowError(report.longreprtext.partition("\n")[0]), "create")
+        result = no_rollout(run, cell, (task.parent.name, task.parent), error=error)
+        report.bf = result.model_dump(mode="json")  # type: ignore[attr-defined]
+
     def _gathered(self) -> Results:
         if self._results is None:
             from pytest_benchflow.results import Results
@@ -97,7 +119,9 @@ class Controller:
         if run is None and self._results is None:
             return
         run = get_run(self._config)
-        if self._results is None and run.settings.json is None:
+        if self._results is None and (
+            run.settings.json is None or self._config.option.collectonly or run.settings.dry_run
+        ):
             return
         from pytest_benchflow.reporting import summary_lines
 
@@ -110,7 +134,17 @@ class Controller:
             self._notes.append(f"results: {run.shown(job)}")
         if run.settings.json is not None:
             self._write(report, run.settings.json, run.shown(str(run.settings.json)))
-        self._config.hook.pytest_bf_summary(report=report)
+        self._publish(report)
+
+    def _publish(self, report: Report) -> None:
+        from pytest_benchflow.errors import UsageError
+
+        try:
+            with blamed("pytest_bf_summary"):
+                self._config.hook.pytest_bf_summary(report=report)
+        except UsageError as error:  # the run is over, and what it found must still be shown
+            self._is_incomplete = True
+            self._notes.append(str(error))
 
     def _write(self, report: Report, path: Path, shown: str) -> None:
         from pytest_benchflow.reporting import write_report
@@ -146,10 +180,10 @@ class Controller:
     def _check_credentials(self, run: Run) -> None:
         from pytest_benchflow.credentials import refuse_missing
 
-        names = {nodeid.partition("::")[2] for nodeid in self._expected}
+        names = {nodeid.rpartition("::")[2] for nodeid in self._expected}
         # A task may ask for more trials than the others; its cells differ from theirs in nothing but the number.
         cells = [cell for cell in run.cells(1) if any(_is_of(name, cell.name) for name in names)]
-        refuse_missing(run, cells, self._config.rootpath / self._expected[0].partition("::")[0])
+        refuse_missing(run, cells, self._config.rootpath / self._expected[0].rpartition("::")[0])
 
     def _say_header(self, n_items: int) -> None:
         from pytest_benchflow.terminal import header
@@ -158,7 +192,8 @@ class Controller:
         if reporter is not None:
             run = get_run(self._config)
             reporter.ensure_newline()
-            reporter.write_line(header(run, n_items))
+            for line in header(run, n_items):
+                reporter.write_line(line)
 
 
 def _is_of(name: str, cell: str) -> bool:
@@ -166,7 +201,7 @@ def _is_of(name: str, cell: str) -> bool:
 
 
 def _is_ours(nodeid: str) -> bool:
-    return nodeid.partition("::")[0].endswith(("task.toml", "task.md"))
+    return _IN_TASK_FILE.search(nodeid) is not None
 
 
 def _iso(seconds: float) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from pytest_benchflow.rollout import RolloutResult  # noqa: F401 - named in a stash key
     from pytest_benchflow.this_run import Run
 
+T = TypeVar("T")
 RUN = pytest.StashKey["Run"]()
 RESULT = pytest.StashKey["RolloutResult"]()
 """On an item: the result of its rollout."""
@@ -46,3 +48,27 @@ def short_errors() -> Iterator[None]:
         raise pytest.skip.Exception(str(reason)) from None
     except BenchflowError as error:
         raise pytest.fail.Exception(f"{error.category} error: {error}", pytrace=False) from None
+
+
+@contextmanager
+def blamed(hook: str) -> Iterator[None]:
+    """Say whose fault it is that a hook of the user's raised, and where; nobody else would look there."""
+    from pytest_benchflow.errors import BenchflowError, UsageError
+
+    try:
+        yield
+    except BenchflowError:
+        raise
+    except Exception as error:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        said = f"{type(error).__name__}: {error}".partition("\n")[0]
+        raise UsageError(f"{hook} raised {said} ({frame.filename}:{frame.lineno})") from error
+
+
+def given(value: object, kind: type[T], what: str, verb: str) -> T:
+    """Return what a hook or a fixture of the user's gave, if it is of the kind that was asked for."""
+    from pytest_benchflow.errors import UsageError
+
+    if isinstance(value, kind):
+        return value
+    raise UsageError(f"{what} {verb} {type(value).__name__}", advice=f"give a {kind.__name__}")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pluggy
 import pytest
 
-from pytest_benchflow.current import get_run
+from pytest_benchflow.current import get_run, given, short_errors
 from pytest_benchflow.fixture_info import FixtureInfo, fixture_info
 from pytest_benchflow.matrix import Cell
 from pytest_benchflow.outcome import judge
@@ -45,6 +45,10 @@ for _template in (reward_reaches_threshold, reward_stays_below_threshold):
 
 def _assert(result: RolloutResult, *, must_fail: bool = False) -> None:
     __tracebackhide__ = True
+    from pytest_benchflow.rollout import RolloutResult
+
+    with short_errors():
+        given(result, RolloutResult, "bf_result", "is")
     verdict = judge(result, must_fail=must_fail)
     if verdict.kind == "failed":
         pytest.fail(verdict.text, pytrace=False)
@@ -119,21 +123,19 @@ class TaskFile(pytest.Module):
 
     def _trials(self, head: TaskHead, settings: Settings) -> int:
         folder = self.nodeid.rpartition("/")[0]
-        override = next((o.trials for o in settings.overrides if o.trials and o.matches(folder, head.name)), None)
-        return override or head.run.trials or settings.trials
+        return settings.override_for(folder, head.name).trials or head.run.trials or settings.trials
 
     def _modified(self, head: TaskHead) -> TaskHead:
         """Let a conftest change the task; only then is the whole of it read here."""
         if not self._has_hooks:
             return head
-        from pytest_benchflow.tasks import TaskError, load_task
+        from pytest_benchflow.errors import BenchflowError
+        from pytest_benchflow.tasks import load_task
 
         try:
-            task = self.ihook.pytest_bf_modify_task(task=load_task(self.path))
-        except TaskError as error:
+            task = get_run(self.config).modified_task(self, load_task(self.path))
+        except BenchflowError as error:
             raise self.CollectError(str(error)) from None
-        if task is None:
-            return head
         return replace(
             head,
             name=task.name,

@@ -16,6 +16,13 @@ _INI_TYPES: dict[str, Literal["string", "args", "float", "int", "bool"]] = {
     "int": "int",
     "flag": "bool",
 }
+_WANTED = {
+    "text": "a text",
+    "list": "texts, quoted where they hold spaces",
+    "float": "a number",
+    "int": "a whole number",
+    "flag": "true or false",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +141,20 @@ def has_table(config: pytest.Config) -> bool:
         return False
 
 
+def ini_value(config: pytest.Config, option: Option) -> object:
+    """Return what pytest's configuration says about an option, None if nothing; what cannot be read names its key."""
+    if not option.ini:
+        return None
+    try:
+        return config.getini(option.name)
+    except (ValueError, TypeError, pytest.UsageError) as error:
+        said = str(error) if option.name in str(error) else f"{option.name}: {error}"
+        raise pytest.UsageError(f"{said}; give {_WANTED[option.kind]}") from None
+
+
 def _given(config: pytest.Config, option: Option) -> object:
     value = config.getoption(option.name)
-    return config.getini(option.name) if value is None and option.ini else value
+    return ini_value(config, option) if value is None else value
 
 
 def markdown_table() -> str:

@@ -100,13 +100,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> list[str]:
     """Say what will run and where."""
     run = existing_run(config)
-    if run is None:
+    if run is None or config.option.collectonly:
         return []
     from pytest_benchflow.items import RolloutItem
     from pytest_benchflow.terminal import header
 
     n_items = sum(isinstance(item, RolloutItem) for item in items)
-    return [header(run, n_items)] if n_items else []
+    return header(run, n_items) if n_items else []
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -136,18 +136,21 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Repeat tests that are marked with `bf_trials`."""
     marker = metafunc.definition.get_closest_marker("bf_trials")
     if marker is not None and any(name.startswith("bf_") for name in metafunc.fixturenames):
-        metafunc.fixturenames.append("bf_trial")
-        metafunc.parametrize("bf_trial", range(1, int(marker.args[0]) + 1))
+        from pytest_benchflow.repeat import repeat
+
+        repeat(metafunc, marker)
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Complete the reports of items that have a rollout."""
     report = yield
     if existing_run(item.config) is not None:
         from pytest_benchflow.reports import amend
 
-        amend(item, report)
+        amend(item, call, report)
     return report
 
 

@@ -7,17 +7,18 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeGuard, TypeVar
+from typing import TYPE_CHECKING, TypeGuard, TypeVar
 
 import pytest
 
 from pytest_benchflow.errors import UsageError
 from pytest_benchflow.hints import did_you_mean
-from pytest_benchflow.options import OPTIONS, has_table, pyproject
+from pytest_benchflow.options import OPTIONS, has_table, ini_value, pyproject
 from pytest_benchflow.settings import (
     IDLE_TIMEOUT_SEC,
     INSTRUCTION,
     KEEP_SANDBOX,
+    MAX_TRIALS,
     MISSING_CREDENTIALS,
     USER_SETUP_TIMEOUT_SEC,
     AgentChoice,
@@ -25,8 +26,13 @@ from pytest_benchflow.settings import (
     Settings,
 )
 
+if TYPE_CHECKING:
+    from pytest_benchflow.tasks import SourceSpec
+
 T = TypeVar("T")
 W = TypeVar("W", bound=str)
+_LONGEST_NAME = 200
+"""Bytes of a job's name: file systems take 255, and a number may follow it."""
 
 
 def read_settings(config: pytest.Config) -> Settings:
@@ -49,17 +55,19 @@ class _Reader:
 
     def settings(self) -> Settings:
         selftest = self._flag("bf_selftest")
+        if selftest and self._config.getoption("bf_agent") is not None:
+            raise UsageError("--bf-selftest runs nop and oracle", advice="take --bf-agent away")
         return Settings(
             agents=(AgentChoice("nop"), AgentChoice("oracle")) if selftest else self._agents(),
             effort=self._text("bf_effort"),
-            scenes=self._scenes(),
+            scenes=() if selftest else self._scenes(),
             job_file=self._job_file(),
             prompts=self._prompts(),
             sandbox=self._text("bf_sandbox") or "auto",
             sandbox_user=self._sandbox_user(),
             sandbox_setup_timeout=_or(self._number("bf_sandbox_setup_timeout"), USER_SETUP_TIMEOUT_SEC),
             threshold=_or(self._number("bf_threshold", minimum=None), 1.0),
-            trials=_or(self._integer("bf_trials"), 1),
+            trials=_or(self._trials(), 1),
             concurrency=self._concurrency(),
             jobs_dir=self._path("bf_jobs_dir") or self._config.rootpath / "jobs",
             job_name=self._job_name(),
@@ -70,7 +78,7 @@ class _Reader:
             agent_idle_timeout=self._idle_timeout(),
             missing_credentials=self._word("bf_missing_credentials", MISSING_CREDENTIALS),
             timeout_multiplier=_or(self._number("bf_timeout_multiplier"), 1.0),
-            sources=tuple(self._list("bf_source")),
+            sources=self._sources(),
             shard=self._shard(),
             selftest=selftest,
             dry_run=self._flag("bf_dry_run"),
@@ -91,7 +99,7 @@ class _Reader:
         cli = self._config.getoption(name)
         if cli is not None:
             return cli, option.flag
-        ini = self._config.getini(name) if option.ini else None
+        ini = ini_value(self._config, option)
         if ini is not None:
             return ini, name
         key = name.removeprefix("bf_")
@@ -115,9 +123,9 @@ class _Reader:
         value, source = self._raw(name)
         return None if value is None else _number(value, source, minimum)
 
-    def _integer(self, name: str) -> int | None:
-        value, source = self._raw(name)
-        return None if value is None else _count(value, source)
+    def _trials(self) -> int | None:
+        value, source = self._raw("bf_trials")
+        return None if value is None else _trials(value, source)
 
     def _list(self, name: str) -> list[str]:
         value, source = self._raw(name)
@@ -133,9 +141,12 @@ class _Reader:
         text = self._text(name)
         if text is None:
             return None
+        return (base or self._start(name)) / os.path.expanduser(text)
+
+    def _start(self, name: str) -> Path:
+        """Return what relative paths of an option are relative to."""
         from_cli = self._config.getoption(name) is not None
-        start = self._config.invocation_params.dir if from_cli else self._config.rootpath
-        return (base or start) / os.path.expanduser(text)
+        return self._config.invocation_params.dir if from_cli else self._config.rootpath
 
     def _env(self, name: str) -> dict[str, str]:
         pairs: dict[str, str] = {}
@@ -153,9 +164,7 @@ class _Reader:
 
     def _job_name(self) -> str | None:
         text = self._text("bf_job_name")
-        if text is not None and not re.fullmatch(r"[\w.+=-]+", text.lstrip(".") or "/"):
-            raise UsageError(f"--bf-job-name {text!r} is no plain directory name", advice="use letters, digits, . _ -")
-        return text
+        return None if text is None else job_name(text, "--bf-job-name")
 
     def _shard(self) -> tuple[int, int] | None:
         text = self._text("bf_shard")
@@ -196,9 +205,15 @@ class _Reader:
             return ()
         from pytest_benchflow.scene_files import find_scene_files
 
-        from_cli = self._config.getoption("bf_scene") is not None
-        here = self._config.invocation_params.dir if from_cli else self._config.rootpath
-        return tuple(find_scene_files(words, self._config.rootpath, here))
+        return tuple(find_scene_files(words, self._config.rootpath, self._start("bf_scene")))
+
+    def _sources(self) -> tuple[SourceSpec, ...]:
+        texts = self._list("bf_source")
+        if not texts:
+            return ()
+        from pytest_benchflow.tasks import parse_source
+
+        return tuple(parse_source(text, self._start("bf_source")) for text in texts)
 
     def _job_file(self) -> Path | None:
         path = self._path("bf_config")
@@ -268,12 +283,21 @@ class _Reader:
                 Override(
                     str(pattern),
                     None if threshold is None else _number(threshold, f"{where} threshold", None),
-                    None if trials is None else _count(trials, f"{where} trials"),
+                    None if trials is None else _trials(trials, f"{where} trials"),
                     None if timeout is None else _number(timeout, f"{where} timeout", 0.0),
                 )
                 for pattern in patterns
             ]
         return found
+
+
+def job_name(text: str, source: str) -> str:
+    """Return the name of a job, which is that of its directory, or refuse it."""
+    if len(os.fsencode(text)) > _LONGEST_NAME:
+        raise UsageError(f"{source} has {len(text)} characters", advice=f"use at most {_LONGEST_NAME}")
+    if not re.fullmatch(r"[\w.+=-]+", text.lstrip(".") or "/"):
+        raise UsageError(f"{source} {text!r} is no plain directory name", advice="use letters, digits, . _ -")
+    return text
 
 
 def _agent_names(text: str) -> list[str]:
@@ -306,6 +330,13 @@ def _count(value: object, source: str) -> int:
     if isinstance(value, bool) or not text.isdecimal() or int(text) < 1:
         raise UsageError(f"{source} is {value!r}", advice="give a whole number from 1 up")
     return int(text)
+
+
+def _trials(value: object, source: str) -> int:
+    trials = _count(value, source)
+    if trials > MAX_TRIALS:
+        raise UsageError(f"{source} is {value!r}", advice=f"give at most {MAX_TRIALS}")
+    return trials
 
 
 def _rows(table: Mapping[str, object], key: str, known: set[str]) -> list[dict[str, object]]:

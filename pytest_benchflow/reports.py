@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_benchflow.current import RESULT, existing_run
+from pytest_benchflow.current import RESULT, existing_run, get_run
 
 if TYPE_CHECKING:
-    from pytest_benchflow.rollout import RolloutResult
+    from pytest_benchflow.matrix import Cell
+    from pytest_benchflow.rollout import ErrorInfo, RolloutResult
+    from pytest_benchflow.this_run import Run
+
+_OURS = Path(__file__).parent
 
 
 def add_properties(item: pytest.Item, result: RolloutResult) -> None:
@@ -50,31 +55,90 @@ def _property_name(key: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]+", "_", key)[:80]
 
 
-def amend(item: pytest.Item, report: pytest.TestReport) -> None:
-    """Complete a phase's report of an item that has a rollout."""
-    result = _result_of(item)
-    if result is None:
-        return
-    if report.when == "setup":
+def amend(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+    """Complete a phase's report of an item that has, or should have had, a rollout."""
+    result = _result_of(item) or _without_rollout(item, call, report)
+    if result is not None and report.when == "setup":
         add_properties(item, result)
         report.user_properties = list(item.user_properties)
         report.duration = result.timing.get("total", report.duration)
         # Plain data only: a value that execnet cannot carry would lose the item without a word.
         report.bf = result.model_dump(mode="json")  # type: ignore[attr-defined]
-    if report.failed and report.when in ("setup", "call"):
-        _show(report, result)
+        report.bf_quarantine = _is_quarantined(item)  # type: ignore[attr-defined]
+    if result is not None and report.failed and report.when in ("setup", "call"):
+        _show(item, report, result)
+    if report.failed:
         _excuse(item, report)
 
 
 def _result_of(item: pytest.Item) -> RolloutResult | None:
     """Return the result of an item's rollout, as its own `bf_result` gave it if a conftest has one."""
+    given = getattr(item, "funcargs", {}).get("bf_result")
+    if given is None:
+        return item.stash.get(RESULT, None)
     from pytest_benchflow.rollout import RolloutResult
 
-    given = getattr(item, "funcargs", {}).get("bf_result")
     return given if isinstance(given, RolloutResult) else item.stash.get(RESULT, None)
 
 
-def _show(report: pytest.TestReport, result: RolloutResult) -> None:
+def _without_rollout(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> RolloutResult | None:
+    """Return a result that says why an item has no rollout: a mark, a hook, a fixture or its task was in the way."""
+    from pytest_benchflow.items import RolloutItem
+
+    if not isinstance(item, RolloutItem) or report.when != "setup" or call.excinfo is None:
+        return None
+    return no_rollout(
+        get_run(item.config),
+        item.cell,
+        (item.head.name, item.path.parent),
+        error=_error(call.excinfo.value) if report.failed else None,
+        skipped=str(call.excinfo.value) if report.skipped else None,
+    )
+
+
+def no_rollout(
+    run: Run, cell: Cell, task: tuple[str, Path], *, error: ErrorInfo | None, skipped: str | None = None
+) -> RolloutResult:
+    """Return the result of an item that never had a rollout; the task is given by name and directory."""
+    from pytest_benchflow.rollout import RolloutResult, utc_now
+
+    now = utc_now()
+    return RolloutResult(
+        task_name=task[0],
+        task_path=str(task[1]),
+        rollout_name="",
+        agent=cell.agent,
+        model=cell.model,
+        scene=cell.scene,
+        trial=cell.trial,
+        sandbox=run.sandbox_name,
+        threshold=run.settings.threshold,
+        error=error,
+        skipped=skipped,
+        started_at=now,
+        finished_at=now,
+    )
+
+
+def _error(raised: BaseException) -> ErrorInfo:
+    from pytest_benchflow.errors import BenchflowError
+    from pytest_benchflow.rollout import ErrorInfo
+
+    # What pytest is told is short; the error it was made from is still behind it.
+    cause = raised.__context__ if isinstance(raised.__context__, BenchflowError) else raised
+    if not isinstance(cause, BenchflowError):
+        cause = BenchflowError(f"{type(cause).__name__}: {cause}")
+    return ErrorInfo.of(cause, "create")
+
+
+def _is_quarantined(item: pytest.Item) -> bool:
+    return item.get_closest_marker("bf_quarantine") is not None
+
+
+def _show(item: pytest.Item, report: pytest.TestReport, result: RolloutResult) -> None:
+    crash = getattr(report.longrepr, "reprcrash", None)
+    if crash is not None and Path(crash.path).is_relative_to(_OURS):
+        crash.path, crash.lineno = str(item.path), 1  # what `--tb=line` and annotations of CI systems point at
     # What was captured belongs to whichever thread printed meanwhile, not to this rollout.
     report.sections = [section for section in report.sections if not section[0].startswith("Captured")]
     if result.last_message:
@@ -86,7 +150,7 @@ def _show(report: pytest.TestReport, result: RolloutResult) -> None:
 def _excuse(item: pytest.Item, report: pytest.TestReport) -> None:
     """Turn a failure that must not block into an expected one."""
     run = existing_run(item.config)
-    if item.get_closest_marker("bf_quarantine") is not None:
+    if _is_quarantined(item):
         _expected(report, "quarantined")
     elif report.when == "call" and run is not None and run.settings.report_only:
         _expected(report, "report only")

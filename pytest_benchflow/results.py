@@ -29,8 +29,8 @@ class Results:
         raw: dict[str, object] | None = getattr(report, "bf", None)
         if raw is not None:
             self.raw[report.nodeid] = raw
-            self.outcomes[report.nodeid] = "passed"
-        if report.nodeid in self.raw:
+            self.outcomes[report.nodeid] = "quarantined" if getattr(report, "bf_quarantine", False) else "passed"
+        if report.nodeid in self.raw and self.outcomes[report.nodeid] != "quarantined":
             self._judge(report)
 
     def entries(self, order: Sequence[str]) -> list[Entry]:
@@ -70,10 +70,9 @@ class Results:
         return str(found).rpartition("/")[0] if found else None
 
     def _judge(self, report: pytest.TestReport) -> None:
-        if hasattr(report, "wasxfail") and report.skipped:
-            self.outcomes[report.nodeid] = "quarantined" if report.wasxfail.startswith("quarantined") else "failed"
-        elif report.skipped:
-            self.outcomes[report.nodeid] = "skipped"
+        if report.skipped:
+            ran = self.raw[report.nodeid]["skipped"] is None
+            self.outcomes[report.nodeid] = "failed" if ran and hasattr(report, "wasxfail") else "skipped"
         elif report.failed:
             self.outcomes[report.nodeid] = "failed" if report.when == "call" else "error"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -71,6 +71,19 @@ def read_scenes(paths: Iterable[Path]) -> dict[str, RolloutFile]:
     return files
 
 
+def refuse_idle_options(config: pytest.Config, files: Sequence[RolloutFile]) -> None:
+    """Refuse what the command line says and no file leaves room for: a wrong agent may cost money."""
+    named = ", ".join(repr(file.name) for file in files)
+    settled = {
+        "--bf-agent": ("who plays", all(file.pins_agents for file in files)),
+        "--bf-prompt": ("what is told", all(file.scenes for file in files)),
+    }
+    for flag, (what, is_settled) in settled.items():
+        if files and is_settled and config.getoption(flag) is not None:
+            message = f"{flag} has no effect, because {named} says {what}"
+            raise UsageError(message, advice="take one of them away")
+
+
 def choice_of(file: RolloutFile) -> SceneChoice:
     """Return what the matrix needs to know about a scene file."""
     if not file.pins_agents:
@@ -88,13 +101,24 @@ def with_job(settings: Settings, job: RolloutFile) -> Settings:
     given = settings.given
     return replace(
         settings,
-        agents=agents if agents and "bf_agent" not in given and not settings.selftest else settings.agents,
+        agents=agents if agents and "bf_agent" not in given else settings.agents,
         trials=job.trials if job.trials and "bf_trials" not in given else settings.trials,
         concurrency=job.concurrency if job.concurrency and "bf_concurrency" not in given else settings.concurrency,
         jobs_dir=job.jobs_dir if job.jobs_dir and "bf_jobs_dir" not in given else settings.jobs_dir,
         sandbox=job.sandbox if job.sandbox and "bf_sandbox" not in given else settings.sandbox,
-        sources=(*settings.sources, *([str(job.source)] if job.source else [])),
+        sources=(*settings.sources, *([job.source] if job.source else [])),
     )
+
+
+def idle_keys(file: RolloutFile) -> list[str]:
+    """Return what a file says that has no effect here."""
+    retry = [f"{file.path}: retry has no effect here; use bf run, which tries again"] if file.retry else []
+    return [*map(str, file.warnings), *retry]
+
+
+def without_players(job: RolloutFile) -> RolloutFile:
+    """Return a job for a self-test of its tasks, which pays for nobody."""
+    return replace(job, scenes=(), agents=(), prompts=None, user=None, loop_strategy=None)
 
 
 def keep_named(config: pytest.Config, items: list[pytest.Item], job: RolloutFile) -> None:

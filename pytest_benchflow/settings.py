@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, TypeVar, get_args
 
+if TYPE_CHECKING:
+    from pytest_benchflow.tasks import SourceSpec
+
+N = TypeVar("N", int, float)
 KeepSandbox = Literal["never", "failed", "always"]
 KEEP_SANDBOX: tuple[KeepSandbox, ...] = get_args(KeepSandbox)
 MissingCredentials = Literal["error", "skip"]
 MISSING_CREDENTIALS: tuple[MissingCredentials, ...] = get_args(MissingCredentials)
 _CONCURRENCY_LIMIT = 16
 
+MAX_TRIALS = 10_000
+"""More are a slip of the finger, and would fill the memory before the first of them starts."""
 IDLE_TIMEOUT_SEC = 600.0
 USER_SETUP_TIMEOUT_SEC = 120.0
 INSTRUCTION = "@instruction"
@@ -67,7 +73,7 @@ class Settings:
     agent_idle_timeout: float | None
     missing_credentials: MissingCredentials
     timeout_multiplier: float
-    sources: tuple[str, ...]
+    sources: tuple[SourceSpec, ...]
     shard: tuple[int, int] | None
     selftest: bool
     dry_run: bool
@@ -81,6 +87,20 @@ class Settings:
     overrides: tuple[Override, ...] = ()
     given: frozenset[str] = frozenset()
     """Names of the options that somebody set, on the command line or in a file of settings."""
+
+    def override_for(self, path: str, name: str) -> Override:
+        """Return what the overrides say of a task; of several that match, the first to speak of a key counts."""
+        rows = [row for row in self.overrides if row.matches(path, name)]
+        return Override(
+            pattern="",
+            threshold=_first(row.threshold for row in rows),
+            trials=_first(row.trials for row in rows),
+            timeout=_first(row.timeout for row in rows),
+        )
+
+
+def _first(values: Iterable[N | None]) -> N | None:
+    return next((value for value in values if value is not None), None)
 
 
 def default_concurrency() -> int:

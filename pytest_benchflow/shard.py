@@ -19,5 +19,6 @@ def keep_shard(config: pytest.Config, items: list[pytest.Item], index: int, coun
         items[:] = [item for item in items if not isinstance(item, RolloutItem) or item.nodeid in mine]
 
 
-def _order(item: RolloutItem) -> str:
-    return hashlib.sha256(item.nodeid.encode()).hexdigest()
+def _order(item: RolloutItem) -> tuple[str, str]:
+    # By name first: on another machine the root or the copy of a source may be elsewhere, and ids with them.
+    return hashlib.sha256(f"{item.head.name}::{item.name}".encode()).hexdigest(), item.nodeid

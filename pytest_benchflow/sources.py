@@ -31,6 +31,8 @@ def fetched_sources(run: Run) -> list[str]:
     from pytest_benchflow.tasks import fetch_source
 
     try:
-        return [str(fetch_source(text, cache_directory() / "sources").path) for text in run.settings.sources]
+        fetched = [fetch_source(source, cache_directory() / "sources") for source in run.settings.sources]
     except BenchflowError as error:
-        raise pytest.UsageError(str(error)) from None
+        raise pytest.UsageError(f"--bf-source: {error}") from None
+    run.notes += [source.note for source in fetched if source.note is not None]
+    return [str(source.path) for source in fetched]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from collections.abc import Coroutine
@@ -14,10 +15,10 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 
 from pytest_benchflow.bridge import OnEngine
-from pytest_benchflow.current import short_errors
+from pytest_benchflow.current import blamed, given, short_errors
 from pytest_benchflow.errors import UsageError
 from pytest_benchflow.matrix import Cell, SceneChoice, cells
-from pytest_benchflow.read_settings import read_settings
+from pytest_benchflow.read_settings import job_name, read_settings
 from pytest_benchflow.settings import AgentChoice, Settings, default_concurrency
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pytest_benchflow.tasks import Task, TaskIndex
 
 T = TypeVar("T")
+_EXAMPLES = {"bf_threshold": "0.8", "bf_timeout": "600"}
 _JOB = pytest.StashKey[tuple[str, str]]()
 
 
@@ -54,11 +56,15 @@ class Run:
             self.settings = with_job(self.settings, self.job)
         self.is_worker = hasattr(config, "workerinput")
         self.run_id, self.job_name = job_of(config)
+        if self.job is not None and self.job.job_name is not None and self.settings.job_name is None:
+            self.job_name = job_name(self.job.job_name, f"{self.job.path}: job_name")
         self._engine: Engine | None = None
         self._cells: dict[int, list[Cell]] = {}
+        self.notes: list[str] = []
         self.futures: dict[str, Future[RolloutResult]] = {}
         for name in (*(agent.name for agent in self.settings.agents), *self._scene_agents()):
             self.agents.get(name)
+        self._note_files()
         self.settings = replace(self.settings, agents=tuple(map(self._with_own_models, self.settings.agents)))
         self.sandbox_name, self.sandbox_reason = self.sandboxes.resolve(self.settings.sandbox)
 
@@ -101,18 +107,22 @@ class Run:
         if self.settings.job_file is None:
             return None
         from pytest_benchflow.rollout import load_rollout_file
+        from pytest_benchflow.scene_files import without_players
 
-        return load_rollout_file(self.settings.job_file)
+        job = load_rollout_file(self.settings.job_file)
+        return without_players(job) if self.settings.selftest else job
 
     @cached_property
     def scenes(self) -> dict[str, RolloutFile]:
         """The scene axis by name: scene files, and a job file that has scenes."""
         if not self.settings.scenes and self.job is None:
             return {}
-        from pytest_benchflow.scene_files import read_scenes
+        from pytest_benchflow.scene_files import read_scenes, refuse_idle_options
 
         own = {self.job.name: self.job} if self.job is not None and self.job.scenes else {}
-        return {**own, **read_scenes(self.settings.scenes)}
+        found = {**own, **read_scenes(self.settings.scenes)}
+        refuse_idle_options(self.config, [*found.values()])
+        return found
 
     @property
     def width(self) -> int:
@@ -184,6 +194,14 @@ class Run:
         roles = [role for file in self.scenes.values() for scene in file.scenes for role in scene.roles]
         return [role.agent for role in roles if role.agent is not None]
 
+    def _note_files(self) -> None:
+        """Remember what scene and job files say that has no effect."""
+        files = {id(file): file for file in (self.job, *self.scenes.values()) if file is not None}
+        if files:
+            from pytest_benchflow.scene_files import idle_keys
+
+            self.notes += [note for file in files.values() for note in idle_keys(file)]
+
     def _scene_choices(self) -> list[SceneChoice]:
         if not self.scenes:
             return []
@@ -221,19 +239,33 @@ class Run:
         from pytest_benchflow.tasks import load_task
 
         task = load_task(Path(node.head.file) if isinstance(node, RolloutItem) else self._marked_task(node))
-        changed: Task | None = node.ihook.pytest_bf_modify_task(task=task)
-        return task if changed is None else changed
+        return self.modified_task(node, task)
+
+    def modified_task(self, node: pytest.Item | pytest.Collector, task: Task) -> Task:
+        """Return a task as the hooks want it."""
+        from pytest_benchflow.tasks import Task
+
+        changed = node.ihook.pytest_bf_modify_task(task=task)
+        return task if changed is None else given(changed, Task, "pytest_bf_modify_task", "returned")
 
     def config_of(self, node: pytest.Item, task: Task) -> RolloutConfig:
         """Return the configuration of a node's rollout: markers, then the task, then the settings."""
         from pytest_benchflow.rollout import RolloutConfig
 
         settings, cell = self.settings, getattr(node, "cell", None)
-        override = next((o for o in settings.overrides if o.matches(self._relative(task.path), task.name)), None)
-        threshold = _first(
-            _argument(node, "bf_threshold"), override.threshold if override else None, task.run.threshold
+        if cell is not None and node.get_closest_marker("bf_trials") is not None:
+            advice = "set trials in the task file or in [[tool.benchflow.overrides]]"
+            raise UsageError(f"{node.nodeid}: bf_trials comes too late for a task", advice=advice)
+        override = settings.override_for(self._relative(task.path), task.name)
+        threshold = _first(_argument(node, "bf_threshold"), override.threshold, task.run.threshold)
+        on_command_line = settings.agent_timeout if self.config.getoption("bf_agent_timeout") is not None else None
+        timeout = _first(
+            _argument(node, "bf_timeout"),
+            on_command_line,
+            override.timeout,
+            settings.agent_timeout,
+            task.run.timeout_sec,
         )
-        timeout = _first(_argument(node, "bf_timeout"), settings.agent_timeout, override.timeout if override else None)
         config = RolloutConfig(
             task_path=task.path,
             agent=cell.agent if cell else settings.agents[0].name,
@@ -245,7 +277,7 @@ class Run:
             sandbox_user=settings.sandbox_user,
             sandbox_setup_timeout=settings.sandbox_setup_timeout,
             threshold=settings.threshold if threshold is None else threshold,
-            timeout=task.run.timeout_sec if timeout is None else timeout,
+            timeout=timeout,
             agent_idle_timeout=settings.agent_idle_timeout,
             timeout_multiplier=settings.timeout_multiplier,
             missing_credentials=settings.missing_credentials,
@@ -262,8 +294,8 @@ class Run:
         marked = {"bf_threshold": _argument(node, "bf_threshold"), "bf_agent_timeout": _argument(node, "bf_timeout")}
         decided = {*settings.given, *(name for name, value in marked.items() if value is not None)}
         config = self._with_files(config, cell, decided)
-        changed: RolloutConfig | None = node.ihook.pytest_bf_modify_config(config=config, task=task)
-        return config if changed is None else changed
+        changed = node.ihook.pytest_bf_modify_config(config=config, task=task)
+        return config if changed is None else given(changed, RolloutConfig, "pytest_bf_modify_config", "returned")
 
     def _with_files(self, config: RolloutConfig, cell: Cell | None, decided: set[str]) -> RolloutConfig:
         scene = self.scenes.get(cell.scene) if cell is not None and cell.scene is not None else None
@@ -278,9 +310,10 @@ class Run:
 
     def open_rollout(self, config: RolloutConfig, task: Task | None = None) -> Rollout:
         """Return a rollout of this run; nothing has started yet."""
-        from pytest_benchflow.rollout import Rollout
+        from pytest_benchflow.rollout import Rollout, RolloutConfig
         from pytest_benchflow.tasks import load_task
 
+        given(config, RolloutConfig, "the configuration", "is")
         config = (
             config
             if config.job_name
@@ -298,18 +331,15 @@ class Run:
         return await self.rollout(self.config_of(item, task), task)
 
     def _on_phase(self, rollout: Rollout, phase: str) -> None:
-        self.config.hook.pytest_bf_rollout_phase(rollout=rollout, phase=phase)
+        with blamed("pytest_bf_rollout_phase"):
+            self.config.hook.pytest_bf_rollout_phase(rollout=rollout, phase=phase)
 
     def shown(self, path: str) -> str:
         """Return a path as short as the user would write it here."""
         return path.removeprefix(f"{self.config.invocation_params.dir}/")
 
     def _relative(self, path: Path) -> str:
-        return (
-            path.relative_to(self.config.rootpath).as_posix()
-            if path.is_relative_to(self.config.rootpath)
-            else str(path)
-        )
+        return os.path.relpath(path, self.config.rootpath)
 
     def _marked_task(self, node: pytest.Item) -> Path:
         marker = node.get_closest_marker("bf_task")
@@ -325,7 +355,9 @@ def _argument(node: pytest.Item, marker_name: str) -> float | None:
     if marker is None:
         return None
     if len(marker.args) != 1 or isinstance(marker.args[0], bool) or not isinstance(marker.args[0], int | float):
-        raise UsageError(f"{node.nodeid}: {marker_name} takes one number", advice=f"write {marker_name}(0.8)")
+        raise UsageError(
+            f"{node.nodeid}: {marker_name} takes one number", advice=f"write {marker_name}({_EXAMPLES[marker_name]})"
+        )
     return float(marker.args[0])
 
 

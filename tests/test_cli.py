@@ -179,3 +179,33 @@ def test_the_schema_is_json(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_schema_of_rollout_files_is_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["schema", "rollout"]) == 0
     assert "scenes" in json.loads(capsys.readouterr().out)["properties"]
+
+
+def test_check_names_everything_that_nobody_may_read(tmp_path: Path, make_task: Make) -> None:
+    closed = {
+        "environment": make_task("a") / "environment",
+        "tests": make_task("b") / "tests",
+        "solve.sh": make_task("c") / "solution/solve.sh",
+        "entered": make_task("entered"),
+        "listed": make_task("listed"),
+    }
+    for name, path in closed.items():
+        path.chmod(0o444 if name == "listed" else 0)
+    command = [sys.executable, "-c", "from pytest_benchflow.cli import main; main(['tasks', 'check', '.'])"]
+    if os.geteuid() == 0:
+        # Root without its powers is held to permissions like anybody else.
+        command = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", *command]
+    try:
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    finally:
+        for path in closed.values():
+            path.chmod(0o755)
+    assert done.stderr.splitlines() == [
+        "a/environment: cannot be read (Permission denied); check its permissions",
+        "b/tests: cannot be read (Permission denied); check its permissions",
+        "b/tests/test.sh: cannot be read (Permission denied); check its permissions",
+        "c/solution/solve.sh: cannot be read (Permission denied); check its permissions",
+        "entered: cannot be read (Permission denied); check its permissions",
+        "listed: cannot be read (Permission denied); check its permissions",
+    ]
+    assert done.stdout == "5 tasks, 5 broken\n"

@@ -24,8 +24,10 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_job_file_is_run_and_its_results_are_counted(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job.write_text(job.read_text() + "build_concurrency: 3\n")
     assert main(["run", str(job), "--job-name", "mine"]) == 0
-    out = capsys.readouterr().out
+    out, err = capsys.readouterr()
+    assert err.startswith("job.yaml:4: build_concurrency has no effect; ")
     assert "passed  good  reward 1" in out
     assert "failed  bad  reward 0" in out
     assert out.splitlines()[-1] == "1 of 2 passed (50.0%), results in jobs/mine"

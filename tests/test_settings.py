@@ -11,6 +11,7 @@ from pytest_benchflow.errors import UsageError
 from pytest_benchflow.options import is_asked_for
 from pytest_benchflow.read_settings import read_settings
 from pytest_benchflow.settings import AgentChoice, Override, Settings
+from pytest_benchflow.tasks import SourceSpec
 
 Read = Callable[..., Settings]
 
@@ -73,6 +74,7 @@ def test_agents_and_their_models(read: Read, args: list[str], agents: list[Agent
         (["--bf-trials=-1"], "--bf-trials is '-1'; give a whole number from 1 up"),
         (["--bf-trials=1.5"], "--bf-trials is '1.5'; give a whole number from 1 up"),
         (["--bf-trials=many"], "--bf-trials is 'many'; give a whole number from 1 up"),
+        (["--bf-trials=10001"], "--bf-trials is '10001'; give at most 10000"),
         (["--bf-concurrency=0"], "--bf-concurrency is '0'; give a whole number from 1 up"),
         (["--bf-concurrency=fast"], "--bf-concurrency is 'fast'; give a whole number from 1 up"),
         (["--bf-agent-timeout=0"], "--bf-agent-timeout is '0'; give a number above 0"),
@@ -87,6 +89,7 @@ def test_agents_and_their_models(read: Read, args: list[str], agents: list[Agent
         (["--bf-verifier-env==x"], "--bf-verifier-env '' is no assignment; write NAME=value"),
         (["--bf-job-name=a/b"], "--bf-job-name 'a/b' is no plain directory name; use letters, digits, . _ -"),
         (["--bf-job-name=.."], "--bf-job-name '..' is no plain directory name; use letters, digits, . _ -"),
+        ([f"--bf-job-name={'x' * 201}"], "--bf-job-name has 201 characters; use at most 200"),
         (["--bf-agent=,"], "--bf-agent names no agent; give at least one, for example oracle"),
         (["--bf-sandbox="], "--bf-sandbox is ''; give a text"),
         (["--bf-keep-sandbox=sometimes"], "--bf-keep-sandbox is 'sometimes'; give never, failed or always"),
@@ -96,6 +99,22 @@ def test_agents_and_their_models(read: Read, args: list[str], agents: list[Agent
 def test_a_bad_option_is_one_line_that_names_it(read: Read, args: list[str], message: str) -> None:
     with pytest.raises(UsageError) as caught:
         read(*args)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("ini", "message"),
+    [
+        ("bf_threshold = x", "bf_threshold: could not convert string to float: 'x'; give a number"),
+        ("bf_trials = 1.5", "bf_trials: invalid literal for int() with base 10: '1.5'; give a whole number"),
+        ("bf_strict = maybe", "bf_strict: invalid truth value 'maybe'; give true or false"),
+        ('bf_prompt = "x', "bf_prompt: No closing quotation; give texts, quoted where they hold spaces"),
+        ("bf_trials = 0", "bf_trials is 0; give a whole number from 1 up"),
+    ],
+)
+def test_a_bad_ini_value_is_one_line_that_names_the_key(read: Read, ini: str, message: str) -> None:
+    with pytest.raises((UsageError, pytest.UsageError)) as caught:
+        read(ini=ini)
     assert str(caught.value) == message
 
 
@@ -242,8 +261,19 @@ def test_paths_of_the_command_line_are_relative_to_where_pytest_was_started(
     pytester.makeini("[pytest]\nbf_json = r.json")
     below = pytester.mkdir("below")
     monkeypatch.chdir(below)
-    settings = read("--bf-jobs-dir=out")
+    settings = read("--bf-jobs-dir=out", "--bf-source=./tasks@main:easy")
     assert settings.jobs_dir == below / "out"
+    assert settings.sources == (SourceSpec(f"{below}/tasks", "main", "easy"),)
+
+
+def test_paths_of_the_ini_file_are_relative_to_the_root(
+    read: Read, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.makeini("[pytest]\nbf_jobs_dir = out\nbf_source = ./tasks")
+    monkeypatch.chdir(pytester.mkdir("below"))
+    settings = read()
+    assert settings.jobs_dir == pytester.path / "out"
+    assert settings.sources == (SourceSpec(f"{pytester.path}/tasks"),)
 
 
 def test_a_home_directory_is_expanded(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:

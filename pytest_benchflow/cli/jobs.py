@@ -24,7 +24,10 @@ def run_job(file: Path, *, job_name: str | None) -> int:
     from pytest_benchflow.jobs import Evaluation
 
     try:
-        result = asyncio.run(Evaluation.from_yaml(file, job_name=job_name, on_result=_tell).run())
+        evaluation = Evaluation.from_yaml(file, job_name=job_name, on_result=_tell)
+        for note in evaluation.notes:
+            print(f"{note} (warning)", file=sys.stderr)
+        result = asyncio.run(evaluation.run())
     except BenchflowError as error:
         print(error, file=sys.stderr)
         return 2

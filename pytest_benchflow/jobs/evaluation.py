@@ -75,6 +75,7 @@ class Evaluation:
         self.on_result = on_result
         self._agents = agents
         self._sandboxes = sandboxes
+        self.notes: tuple[str, ...] = ()
 
     @classmethod
     def from_yaml(
@@ -83,7 +84,9 @@ class Evaluation:
         """Return the evaluation that a job file of any dialect describes."""
         file = load_rollout_file(path)
         config = EvaluationConfig.of_file(file)
-        return cls(_tasks_of(file), file.jobs_dir or "jobs", config, job_name or file.job_name, on_result)
+        evaluation = cls(_tasks_of(file), file.jobs_dir or "jobs", config, job_name or file.job_name, on_result)
+        evaluation.notes = tuple(map(str, file.warnings))
+        return evaluation
 
     async def run(self) -> EvaluationResult:
         """Run what is not done yet, and return the result of all of it."""

@@ -11,12 +11,14 @@ from typing import Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from pytest_benchflow.errors import Category
 from pytest_benchflow.jobs import wilson_interval
 from pytest_benchflow.rollout import RolloutResult
 
 SCHEMA_VERSION = "1.0"
 N = TypeVar("N", int, float)
 Status = Literal["passed", "failed", "error", "skipped", "quarantined"]
+_SCORED = ("passed", "failed")
 
 
 class _Record(BaseModel):
@@ -90,9 +92,10 @@ def write_report(report: Report, path: Path) -> None:
 def _group(agent: str, model: str | None, scene: str | None, entries: Sequence[Entry]) -> Group:
     counts = {status: sum(entry.status == status for entry in entries) for status in get_args(Status)}
     results = [entry.result for entry in entries]
-    rewards = [result.reward for result in results if result.reward is not None]
     scored = counts["passed"] + counts["failed"]
-    categories = [result.error.category.value for result in results if result.error is not None]
+    rewards = [entry.result.reward for entry in entries if entry.status in _SCORED and entry.result.reward is not None]
+    errors = [entry.result.error for entry in entries if entry.status == "error"]
+    categories = [(error.category if error else Category.INTERNAL).value for error in errors]
     return Group(
         agent=agent,
         model=model,

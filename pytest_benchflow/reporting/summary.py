@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 from pytest_benchflow.reporting.report import Group
 
-_HEADINGS = ("agent", "passed", "pass rate", "reward", "errors", "tools", "tokens", "cost", "time")
+_HEADINGS = (
+    "agent", "passed", "pass rate", "reward", "errors", "skipped", "quarantined", "tools", "tokens", "cost", "time"
+)  # fmt: skip
 
 
 def summary_lines(groups: Sequence[Group]) -> list[str]:
@@ -21,10 +23,12 @@ def _row(group: Group) -> tuple[str, ...]:
     scored = group.passed + group.failed
     return (
         "/".join(part for part in (group.agent, group.model, group.scene) if part),
-        f"{group.passed} of {group.rollouts}",
+        f"{group.passed} of {scored}" if scored else "–",
         _rate(group) if scored else "–",
         "–" if group.mean_reward is None else f"{group.mean_reward:.2f}",
         _errors(group),
+        str(group.skipped) if group.skipped else "–",
+        str(group.quarantined) if group.quarantined else "–",
         str(group.n_tool_calls) if group.n_tool_calls else "–",
         "–" if group.tokens is None else f"{group.tokens:,}",
         "–" if group.cost_usd is None else f"${group.cost_usd:.2f}",
@@ -42,7 +46,7 @@ def _rate(group: Group) -> str:
 def _errors(group: Group) -> str:
     if not group.errors:
         return "–"
-    return ", ".join(f"{count} {name}" for name, count in group.errors_by_category.items()) or str(group.errors)
+    return ", ".join(f"{count} {name}" for name, count in group.errors_by_category.items())
 
 
 def _time(seconds: float) -> str:

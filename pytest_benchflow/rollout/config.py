@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import math
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeGuard
 
 from pytest_benchflow.errors import BadValue
 from pytest_benchflow.rollout.scenes import Scene
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 KeepSandbox = Literal["never", "failed", "always"]
 SkillMode = Literal["no-skill", "with-skill"]
+_LONGEST_NAME = 64
 MissingCredentials = Literal["error", "skip"]
 PreAgentHook = Callable[["Sandbox"], Awaitable[None]]
 
@@ -102,7 +105,16 @@ class RolloutConfig:
             raise BadValue("prompts and scenes are both given", advice="put the prompts into the turns of a scene")
         if self.skills_dir is not None and self.skill_mode == "no-skill":
             raise BadValue("skills_dir is given and skill_mode is no-skill", advice='pass skill_mode="with-skill"')
+        self._check_numbers()
         self._check_user()
+
+    def _check_numbers(self) -> None:
+        if not _is_number(self.threshold):
+            raise BadValue(f"threshold is {self.threshold!r}", advice="give a number")
+        for name in ("timeout", "timeout_multiplier", "sandbox_setup_timeout"):
+            value: object = getattr(self, name)
+            if value is not None and not (_is_number(value) and value > 0):
+                raise BadValue(f"{name} is {value!r}", advice="give a number above 0")
 
     def _check_user(self) -> None:
         if self.user is not None and self.loop_strategy is not None:
@@ -142,7 +154,7 @@ class RolloutConfig:
         if self.rollout_name:
             return self.rollout_name if attempt == 1 else f"{self.rollout_name}-{attempt}"
         key = self.key or f"{self.task_path}|{self.agent}|{self.model}|{self.scene}|{self.trial}"
-        return f"{task_name[:64]}__{hashlib.sha256(f'{key}#{attempt}'.encode()).hexdigest()[:8]}"
+        return f"{_word(task_name)}__{hashlib.sha256(f'{key}#{attempt}'.encode()).hexdigest()[:8]}"
 
     def keeps_sandbox(self, *, passed: bool) -> bool:
         """Say whether a sandbox is to be left after a rollout that ended so."""
@@ -185,6 +197,15 @@ class RolloutConfig:
             "keep_sandbox": self.keep_sandbox,
             "key": self.key,
         }
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _word(name: str) -> str:
+    """Return a name as a directory can have it that people and other tools meet: any task's own may hold anything."""
+    return re.sub(r"[^\w.+-]+", "-", name).encode()[:_LONGEST_NAME].decode(errors="ignore")
 
 
 def _public_scene(scene: Scene) -> dict[str, object]:

@@ -3,20 +3,47 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import traceback
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pytest_benchflow.errors import BenchflowError
-from pytest_benchflow.rollout.store import write_json
+from pytest_benchflow.rollout.result import ErrorInfo
+from pytest_benchflow.rollout.store import write_json, write_text
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout.record import Record
+    from pytest_benchflow.rollout.result import RolloutResult
     from pytest_benchflow.rollout.stage import StageRun
     from pytest_benchflow.sandboxes import Sandbox
 
 STOP_TIMEOUT_SEC = 60.0
 _RECOVER_TIMEOUT_SEC = 30.0
 _SHOWN_FILES = 5
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
+
+
+def describe(error: BaseException, record: Record) -> ErrorInfo:
+    """Describe what ended a rollout; of what nobody foresaw the traceback is kept."""
+    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        advice = "make room, or choose another --bf-jobs-dir"
+        error = BenchflowError(f"results cannot be written: {error.strerror}", advice=advice)
+    if not isinstance(error, BenchflowError):
+        if record.directory is not None:
+            with suppress(OSError):
+                write_text(record.directory / "exception.txt", "".join(traceback.format_exception(error)))
+        error = BenchflowError(f"{type(error).__name__}: {error}", advice="a bug in the harness; see exception.txt")
+    return ErrorInfo.of(error, record.phase)
+
+
+def write_result(record: Record) -> RolloutResult:
+    """Write the result and return it; that it cannot be written is the result then."""
+    try:
+        return record.write()
+    except OSError as error:
+        record.error = record.error or describe(error, record)
+        return record.result()
 
 
 def write_sandbox_facts(record: Record, sandbox: Sandbox) -> None:

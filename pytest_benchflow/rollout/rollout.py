@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import traceback
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +15,15 @@ from pytest_benchflow.rollout.cast import Cast
 from pytest_benchflow.rollout.commands import run_setup_commands
 from pytest_benchflow.rollout.conversation import Conversation, SoftVerification, softly_verified
 from pytest_benchflow.rollout.dialogue import Dialogue, Executed, may_go_on
-from pytest_benchflow.rollout.ending import STOP_TIMEOUT_SEC, end_sandbox, mask_secrets, recover, write_sandbox_facts
+from pytest_benchflow.rollout.ending import (
+    STOP_TIMEOUT_SEC,
+    describe,
+    end_sandbox,
+    mask_secrets,
+    recover,
+    write_result,
+    write_sandbox_facts,
+)
 from pytest_benchflow.rollout.environment import agent_spec, override_notes
 from pytest_benchflow.rollout.healthcheck import wait_until_healthy
 from pytest_benchflow.rollout.letters import Letters
@@ -25,12 +32,12 @@ from pytest_benchflow.rollout.native import document_prompts, document_scenes
 from pytest_benchflow.rollout.preparation import check_services, put_uploads, run_hooks
 from pytest_benchflow.rollout.record import Record
 from pytest_benchflow.rollout.resources import Resources
-from pytest_benchflow.rollout.result import ErrorInfo, RolloutResult, StepResult
+from pytest_benchflow.rollout.result import RolloutResult, StepResult
 from pytest_benchflow.rollout.scenes import PlannedTurn, Role, Scene, plan_turns, session_key
 from pytest_benchflow.rollout.secrets import secrets_handed_out
 from pytest_benchflow.rollout.stage import StageRun, demand_variables
 from pytest_benchflow.rollout.steps import combine, reaches
-from pytest_benchflow.rollout.store import write_json, write_text
+from pytest_benchflow.rollout.store import write_json
 from pytest_benchflow.rollout.support import refuse_document_user, refuse_unsupported
 from pytest_benchflow.rollout.unheeded import unheeded_notes
 from pytest_benchflow.services import start_services
@@ -261,9 +268,11 @@ class Rollout:
             await self.cleanup()
             raise
         # Before the clean-up: what was paid for is on disk whatever happens to the sandbox.
-        result, n_notes = self.record.write(), len(self.record.notes)
-        await self.cleanup()
-        return result if len(self.record.notes) == n_notes else self.record.write()
+        try:
+            result, n_notes = write_result(self.record), len(self.record.notes)
+        finally:
+            await self.cleanup()
+        return result if len(self.record.notes) == n_notes else write_result(self.record)
 
     async def _run_stages(self) -> None:
         rewards: list[dict[str, float]] = []
@@ -344,14 +353,8 @@ class Rollout:
     def _failed(self, error: BaseException) -> None:
         if isinstance(error, CannotRunHere):
             self.record.skipped = str(error)
-        elif isinstance(error, BenchflowError):
-            self.record.error = ErrorInfo.of(error, self.record.phase)
         else:
-            trace = "".join(traceback.format_exception(error))
-            if self.record.directory is not None:
-                write_text(self.record.directory / "exception.txt", trace)
-            bug = BenchflowError(f"{type(error).__name__}: {error}", advice="a bug in the harness; see exception.txt")
-            self.record.error = ErrorInfo.of(bug, self.record.phase)
+            self.record.error = describe(error, self.record)
 
     async def _clean_up(self) -> None:
         try:
@@ -369,7 +372,7 @@ class Rollout:
             await self._resources.aclose()
         mask_secrets(self.record)
         if not self.record.is_written:
-            self.record.write()
+            write_result(self.record)
 
 
 def _scenes_of(config: RolloutConfig, task: Task) -> tuple[Scene, ...]:

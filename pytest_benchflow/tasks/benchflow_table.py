@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from .values import Count, Number, Seconds, Table, VersionText, quoted, refuse
+from .values import Count, Number, Seconds, Table, Trials, VersionText, quoted, refuse
 
 
 def _reason(value: object) -> object:
@@ -56,7 +56,7 @@ class BenchflowConfig(Table):
     """Run hints first; the rest is the native document's, and what is not implemented is refused when run."""
 
     threshold: Number | None = None
-    trials: Annotated[int, Field(ge=1)] | None = None
+    trials: Trials | None = None
     timeout_sec: Seconds | None = None
     quarantine: bool = False
     skip: Reason = None

@@ -23,9 +23,9 @@ def digest_tree(task: Path, file: str) -> str:
     return total.hexdigest()
 
 
-def symlinks(root: str) -> Iterator[str]:
-    """Yield the relative path of every symbolic link inside the parts of a task."""
-    return (path for path in _files(root, PARTS, links=True) if os.path.islink(os.path.join(root, path)))
+def parts(root: str) -> Iterator[str]:
+    """Yield the relative path of every file and link inside the parts of a task, and of directories that are closed."""
+    return _files(root, PARTS, links=True)
 
 
 def _files(root: str, names: tuple[str, ...], *, links: bool = False) -> Iterator[str]:
@@ -41,6 +41,9 @@ def _files(root: str, names: tuple[str, ...], *, links: bool = False) -> Iterato
 
 
 def _walk(directory: str, prefix: str) -> Iterator[str]:
+    if not os.access(directory, os.R_OK | os.X_OK):
+        yield prefix
+        return
     with os.scandir(directory) as entries:
         for entry in entries:
             if entry.name in IGNORED or entry.name.endswith(".pyc"):

@@ -9,23 +9,34 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
+_NATIVE_PARTS = ("verifier/test.sh", "verifier/verifier.md", "oracle/solve.sh")
+
 
 def find_task_file(directory: Path | str) -> Path | None:
     """Return the task file of a directory, None if it has none.
 
-    A task.md counts if it opens with front matter, and then wins over task.toml.
+    A task.md counts if it opens with front matter, and then wins over task.toml; without it, among the other parts of a
+    native task, it is a broken task and no note.
     """
     found = task_file(os.fspath(directory))
     return None if found is None else Path(found)
 
 
 def find_tasks(directory: Path | str) -> Iterator[Path]:
-    """Yield the task directories at and below a directory, in order of their names; hidden folders are passed over."""
-    for folder, names, _ in os.walk(directory):
+    """Yield the task directories at and below a directory, in order of their names; hidden folders are passed over.
+
+    Directories that nobody may list or enter here come last: they could be tasks, and loading them says what is wrong.
+    """
+    closed: list[str] = []
+    for folder, names, _ in os.walk(directory, onerror=lambda error: closed.append(error.filename)):
         names[:] = sorted(name for name in names if not name.startswith("."))
-        if task_file(folder) is not None:
+        if not os.access(folder, os.X_OK):
+            names.clear()
+            closed.append(folder)
+        elif task_file(folder) is not None:
             names.clear()
             yield Path(folder)
+    yield from (Path(folder) for folder in closed if os.path.isdir(folder))
 
 
 def task_file(root: str, names: Collection[str] | None = None) -> str | None:
@@ -38,7 +49,13 @@ def task_file(root: str, names: Collection[str] | None = None) -> str | None:
         path = os.path.join(root, "task.toml")
         if names is not None or os.path.lexists(path):
             return path
-    return None
+    return os.path.join(root, "task.md") if _is_native(root, names) else None
+
+
+def _is_native(root: str, names: Collection[str] | None) -> bool:
+    if (names is not None and "task.md" not in names) or not os.path.lexists(f"{root}/task.md"):
+        return False
+    return os.path.isdir(f"{root}/environment") and any(os.path.isfile(f"{root}/{part}") for part in _NATIVE_PARTS)
 
 
 def opens_with_fence(path: str) -> bool:

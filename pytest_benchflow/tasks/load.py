@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .config import TaskConfig
-from .digest import symlinks
+from .digest import parts
 from .discover import task_file
 from .ignored import IGNORE_FILE
 from .layout import Layout, layout_of
@@ -38,7 +38,7 @@ def load_task(path: Path | str, *, strict: bool = False) -> Task:
     instructions: tuple[str, ...] = ()
     if parsed.config is not None:
         problems += unmet(directory, needs_of(parsed.config, layout))
-        problems += _escapes(directory)
+        problems += _unusable(directory)
         try:
             if layout.name == "native":
                 from .native import prompt_problems
@@ -77,8 +77,10 @@ def _locate(path: str) -> tuple[str, str]:
         return os.path.dirname(path), path
     file = task_file(path)
     if file is None:
-        there = os.path.isdir(path)
-        reason = "holds no task" if there else "is missing"
+        if os.path.isdir(path) and not os.access(path, os.X_OK):
+            closed = Problem(path, None, None, "cannot be read (Permission denied)", "check its permissions")
+            raise TaskError([closed])
+        reason = "holds no task" if os.path.isdir(path) else "is missing"
         raise TaskError([Problem(path, None, None, reason, "a task has a task.toml, or a task.md with front matter")])
     return path, file
 
@@ -100,15 +102,17 @@ def _instructions(
     return tuple(texts)
 
 
-def _escapes(directory: str) -> list[Problem]:
-    """Report symbolic links that leave the task directory."""
+def _unusable(directory: str) -> list[Problem]:
+    """Report symbolic links that leave the task directory, and what nobody may read here."""
     root = os.path.realpath(directory)
     found = []
-    for relative in symlinks(directory):
-        path = f"{directory}/{relative}"
-        if os.path.commonpath([root, os.path.realpath(path)]) != root:
-            fix = "copy the file into the task, a task has to be complete by itself"
-            found.append(Problem(path, None, None, f"is a link to {os.readlink(path)}, outside the task", fix))
+    for path in (f"{directory}/{relative}" for relative in parts(directory)):
+        if os.path.islink(path):
+            if os.path.commonpath([root, os.path.realpath(path)]) != root:
+                fix = "copy the file into the task, a task has to be complete by itself"
+                found.append(Problem(path, None, None, f"is a link to {os.readlink(path)}, outside the task", fix))
+        elif not os.access(path, os.R_OK):
+            found.append(Problem(path, None, None, "cannot be read (Permission denied)", "check its permissions"))
     return found
 
 

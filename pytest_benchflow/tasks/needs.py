@@ -20,6 +20,8 @@ _FIXES: dict[str, str] = {
     "rubric": "write the criteria of the judge there",
 }
 
+_CLOSED = "cannot be read (Permission denied)"
+
 
 class Need(NamedTuple):
     """One of several relative paths has to exist: a directory for `environment`, a file for the rest."""
@@ -37,11 +39,14 @@ class Need(NamedTuple):
     def problem(self, directory: str) -> Problem:
         """Say what is missing, after `met` said no."""
         reason = self._fault(directory, self.paths[0]) or "is missing"
-        return Problem(os.path.join(directory, self.paths[0]), None, None, reason, _FIXES.get(self.kind))
+        fix = "check its permissions" if reason == _CLOSED else _FIXES.get(self.kind)
+        return Problem(os.path.join(directory, self.paths[0]), None, None, reason, fix)
 
     def _fault(self, directory: str, path: str) -> str | None:
         try:
             found = os.stat(f"{directory}/{path}")
+        except PermissionError:
+            return _CLOSED
         except (OSError, ValueError):
             return "is missing"
         if self.kind == "environment":

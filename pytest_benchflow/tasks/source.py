@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .git import Git, GitFailed, SourceError, redacted
@@ -61,11 +61,11 @@ class FetchedSource:
     """What the user should know, such as a copy that could not be refreshed."""
 
 
-def parse_source(text: str) -> SourceSpec:
-    """Read `org/repo[@ref][:path]`, a git address or a local path with the same endings."""
+def parse_source(text: str, base: Path | None = None) -> SourceSpec:
+    """Read `org/repo[@ref][:path]`, a git address or a local path, relative to `base`, with the same endings."""
     text = text.strip()
-    if text.startswith(("/", ".", "~")) and os.path.isdir(os.path.expanduser(text)):
-        return SourceSpec(os.path.expanduser(text))
+    if text.startswith(("/", ".", "~")) and os.path.isdir(local := _local(text, base)):
+        return SourceSpec(local)
     match = next((match for form in _FORMS if (match := form.fullmatch(text))), None)
     if match is None:
         advice = "write org/repo[@ref][:path], a git address, or a path that starts with ./ or /"
@@ -77,7 +77,13 @@ def parse_source(text: str) -> SourceSpec:
         raise SourceError(f'"{ref}" is no branch, tag or commit')
     if path.startswith("-") or any(part in {"..", ".git"} for part in path.split("/")):
         raise SourceError(f'"{path}" is no path inside a repository', advice="write it without .. and dash")
-    return SourceSpec(os.path.expanduser(repo), ref, os.path.normpath(path) if path not in {"", "."} else "")
+    spec = SourceSpec(repo, ref, os.path.normpath(path) if path not in {"", "."} else "")
+    return replace(spec, repo=_local(repo, base)) if spec.is_local else spec
+
+
+def _local(path: str, base: Path | None) -> str:
+    path = os.path.expanduser(path)
+    return path if base is None else os.path.normpath(os.path.join(base, path))
 
 
 def fetch_source(source: SourceSpec | str, cache_dir: Path, *, timeout_sec: float = 300.0) -> FetchedSource:

@@ -120,6 +120,8 @@ def _number(kind: str, key: str, context: Mapping[str, object]) -> str:
         bound = f" above {context['gt']:g}"
     elif kind == "greater_than_equal":
         bound = f" of at least {context['ge']:g}"
+    elif kind == "less_than_equal":
+        bound = f" of at most {context['le']:g}"
     if key.endswith(("_sec", "timeout")):
         return f"give seconds as a number{bound}, for example 600"
     if key.endswith("_mb"):

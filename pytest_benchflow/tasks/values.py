@@ -104,6 +104,7 @@ def folded(name: str) -> str:
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Megabytes = Annotated[int, Field(gt=0)]
 Count = Annotated[int, Field(ge=0)]
+Trials = Annotated[int, Field(ge=1, le=10_000)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Cpus = Annotated[float, Field(gt=0, allow_inf_nan=False), AfterValidator(_whole)]
 User = Annotated[str | int, BeforeValidator(_user)]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_benchflow.errors import SandboxError, VerifierError
+from pytest_benchflow.errors import BenchflowError, SandboxError, VerifierError
 from pytest_benchflow.sandboxes import upload_selected
 from pytest_benchflow.text import tail
 from pytest_benchflow.verify.checks import Checks, read_checks
@@ -63,8 +64,11 @@ class Verifier:
         await self._prepare()
         try:
             await self._run_script()
-        finally:
-            await self._collect(into)
+        except BenchflowError:
+            with suppress(BenchflowError):  # what went wrong first is what the reader has to know
+                await self._collect(into)
+            raise
+        await self._collect(into)
         return Verification(read_rewards(into, self.stage.verifier.reward_range), read_checks(into))
 
     async def clear(self) -> None:
@@ -99,6 +103,9 @@ class Verifier:
             await self.sandbox.download_dir(LOGS, into)
         except FileNotFoundError:
             raise VerifierError("the verifier removed /logs/verifier") from None
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise VerifierError(f"what the verifier left in /logs/verifier cannot be kept: {reason}") from None
 
     async def _must(self, script: str, what: str) -> None:
         try:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import xml.etree.ElementTree as ET
 from collections.abc import Callable
 
 import pytest
@@ -33,6 +34,14 @@ def mixed(new_project: Callable[..., Project]) -> Project:
             "unit/notes/test_notes.py": "def test_notes(): pass\n",
             "unit/crate/task.toml": '[tool.something]\nname = "another tool\'s file"\n',
             "unit/crate/test_crate.py": "def test_crate(): pass\n",
+            "unit/data/job.json": '{"title": "no job of ours"}',
+            "unit/data/config.json": "not even JSON",
+            "unit/data/test_data.py": "def test_data(): pass\n",
+            "results/night/job.json": '{"run": "1a2b", "created": 0}',
+            "results/night/hello__1a2b3c4d/artifacts/conftest.py": HOST_TEST,
+            "results/night/hello__1a2b3c4d/artifacts/test_left.py": HOST_TEST,
+            "results/by-hand/config.json": '{"rollout_name": "by-hand"}',
+            "results/by-hand/agent/test_left.py": HOST_TEST,
         }
     )
     return project
@@ -40,7 +49,7 @@ def mixed(new_project: Callable[..., Project]) -> Project:
 
 @pytest.fixture(scope="module")
 def collected(mixed: Project) -> list[str]:
-    return mixed.ids()
+    return mixed.ids("--bf-json=r.json")
 
 
 def test_tasks_are_found_in_directories_below_each_other_and_behind_links(collected: list[str]) -> None:
@@ -58,17 +67,21 @@ def test_ordinary_tests_beside_tasks_and_foreign_task_files_are_untouched(collec
     assert [nodeid for nodeid in collected if "test_" in nodeid] == [
         "tasks/test_beside.py::test_beside",
         "unit/crate/test_crate.py::test_crate",
+        "unit/data/test_data.py::test_data",
         "unit/notes/test_notes.py::test_notes",
         "unit/test_plain.py::test_plain",
     ]
 
 
-def test_collecting_makes_no_jobs_directory(mixed: Project, collected: list[str]) -> None:
+def test_collecting_makes_no_jobs_directory_and_no_report(mixed: Project, collected: list[str]) -> None:
     assert collected
     assert not (mixed.root / "jobs").exists()
+    assert not (mixed.root / "r.json").exists()
 
 
-def test_the_verifiers_tests_are_never_imported_on_the_host(mixed: Project, collected: list[str]) -> None:
+def test_the_verifiers_tests_and_what_agents_left_are_never_imported_on_the_host(
+    mixed: Project, collected: list[str]
+) -> None:
     assert collected
     assert not list(mixed.root.rglob("ran-on-the-host"))
 
@@ -203,12 +216,22 @@ def test_a_warning_that_is_made_an_error_is_one_of_its_task_only(project: Projec
     assert "pytest_benchflow/" not in done.stdout.str()
 
 
-def test_a_name_that_is_no_text_is_an_error_that_says_so(project: Project) -> None:
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one-process", "two-workers"])
+def test_a_name_that_nothing_can_show_is_an_error_of_that_task_only(
+    new_project: Callable[..., Project], workers: tuple[str, ...]
+) -> None:
+    project = new_project()
     path = os.fsencode(project.task("tasks/one"))
     os.rename(path, path[:-3] + b"bad\xff")
-    done = project.run("tasks", "--junitxml=r.xml")
-    assert done.ret == pytest.ExitCode.INTERRUPTED
-    done.stdout.fnmatch_lines(["*tasks/bad\\udcff: the name of the task is not UTF-8; give its directory another one*"])
+    project.task("tasks/red\x1b[31m")
+    project.task("tasks/two\nlines")
+    project.task("tasks/ünï e\u0301")
+    done = project.run("tasks", "--junitxml=r.xml", "--continue-on-collection-errors", *workers)
+    done.assert_outcomes(passed=1, errors=3)
+    reason = "the name of the task is not UTF-8 or has control characters; give its directory another one"
+    for name in ("bad\\udcff", "red\\x1b?31m", "two\\nlines"):
+        done.stdout.fnmatch_lines([f"tasks/{name}: {reason}"])
+    assert len([*ET.parse(project.root / "r.xml").iter("testcase")]) == 4
 
 
 def test_an_unknown_key_is_an_error_when_strict(broken: Project) -> None:

@@ -369,3 +369,40 @@ def test_a_sandbox_that_cannot_start_is_one_error_and_not_one_per_item(
     text = done.stdout.str() + done.stderr.str()
     assert text.count("no daemon answers; start it") == 1
     assert not project.rollout_dirs()
+
+
+def test_hooks_and_fixtures_that_go_wrong_are_named(project: Project) -> None:
+    for name in ("task", "config", "phase", "fixture/one", "result/one", "sound"):
+        project.task(f"tasks/{name}")
+    project.write(
+        {
+            "conftest.py": """
+            def pytest_bf_modify_task(task):
+                return {} if task.name == "task" else None
+
+            def pytest_bf_modify_config(config, task):
+                return {} if task.name == "config" else None
+
+            def pytest_bf_rollout_phase(rollout, phase):
+                assert rollout.task.name != "phase", "no such phase"
+
+            def pytest_bf_summary(report):
+                raise ConnectionError("no dashboard")
+            """,
+            "tasks/fixture/conftest.py": "import pytest\n@pytest.fixture\ndef bf_config(bf_config): pass\n",
+            "tasks/result/conftest.py": "import pytest\n@pytest.fixture\ndef bf_result(): return 1.0\n",
+        }
+    )
+    done = project.run("tasks", "--continue-on-collection-errors")
+    done.assert_outcomes(passed=1, failed=1, errors=4)
+    for line in (
+        "pytest_bf_modify_task returned dict; give a Task",
+        "config error: pytest_bf_modify_config returned dict; give a RolloutConfig",
+        f"*pytest_bf_rollout_phase raised AssertionError: no such phase ({project.root}/conftest.py:9)*",
+        "config error: the configuration is NoneType; give a RolloutConfig",
+        "config error: bf_result is float; give a RolloutResult",
+        f"pytest_bf_summary raised ConnectionError: no dashboard ({project.root}/conftest.py:12)",
+    ):
+        done.stdout.fnmatch_lines([line])
+    assert "pytest_benchflow/" not in done.stdout.str()
+    assert project.run("tasks/sound", "-p", "no:cacheprovider").ret == pytest.ExitCode.INTERNAL_ERROR

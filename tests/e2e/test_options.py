@@ -36,7 +36,7 @@ def test_a_dry_run_lists_the_cells_and_starts_nothing(
     project.task("tasks/gpus", toml="[environment]\ngpus = 1\n")
     project.task("tasks/token", toml='[verifier.environment.env]\nT = "${BENCHFLOW_NOT_SET}"\n')
     (project.task("tasks/linked") / "tests/link").symlink_to("/etc/passwd")
-    done = project.run("tasks", "--bf-dry-run", "--bf-agent=oracle,nop", *workers)
+    done = project.run("tasks", "--bf-dry-run", "--bf-agent=oracle,nop", "--bf-json=r.json", *workers)
     assert done.ret == 0
     done.stdout.fnmatch_lines(
         [
@@ -52,6 +52,7 @@ def test_a_dry_run_lists_the_cells_and_starts_nothing(
         ]
     )
     assert not (project.root / "jobs").exists()
+    assert not (project.root / "r.json").exists()
 
 
 def test_a_dry_run_says_that_the_sandbox_cannot_run(project: Project) -> None:
@@ -74,6 +75,8 @@ def test_shards_are_disjoint_even_and_together_everything(new_project: Callable[
     assert sorted(len(shard) for shard in shards) == [2, 2, 3]
     assert project.ids("tasks", "--bf-shard=2/3") == shards[1]
     assert [nodeid for nodeid in everything if nodeid in shards[0]] == shards[0]
+    elsewhere = project.ids("tasks", "--bf-shard=2/3", "--rootdir=tasks")
+    assert [f"tasks/{nodeid}" for nodeid in elsewhere] == shards[1]
 
 
 def test_a_shard_leaves_ordinary_tests_alone(three: Project) -> None:
@@ -94,10 +97,12 @@ def test_tasks_come_from_a_git_repository(project: Project, tmp_path: Path) -> N
         ["-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-qm", "tasks"],
     ):
         subprocess.run(["git", *command], cwd=origin, check=True)
-    done = project.run(f"--bf-source={origin}:bench", "-v")
-    done.assert_outcomes(passed=2)
-    workers = project.run(f"--bf-source={origin}:bench", "-n", "2")
+    source = f"--bf-source=file://{origin}@main:bench"
+    project.run(source, "-v").assert_outcomes(passed=2)
+    origin.rename(tmp_path / "gone")
+    workers = project.run(source, "-n", "2")
     workers.assert_outcomes(passed=2)
+    workers.stdout.fnmatch_lines(["note: file://*@main:bench could not be refreshed (*); using the copy of *"])
 
 
 def test_a_source_that_does_not_exist_is_a_usage_error(project: Project, tmp_path: Path) -> None:
@@ -160,8 +165,9 @@ def test_a_marker_beats_the_task_which_beats_the_option(project: Project) -> Non
     )
 
 
-def test_a_marker_that_is_no_number_is_named(project: Project) -> None:
+def test_a_marker_that_means_nothing_here_is_named(project: Project) -> None:
     project.task("tasks/one")
+    project.task("tasks/two")
     project.write(
         {
             "conftest.py": """
@@ -169,12 +175,14 @@ def test_a_marker_that_is_no_number_is_named(project: Project) -> None:
 
             def pytest_collection_modifyitems(items):
                 items[0].add_marker(pytest.mark.bf_threshold("high"))
+                items[1].add_marker(pytest.mark.bf_trials(3))
             """
         }
     )
     done = project.run("tasks")
-    done.assert_outcomes(errors=1)
+    done.assert_outcomes(errors=2)
     done.stdout.fnmatch_lines(["*tasks/one/task.toml::oracle: bf_threshold takes one number; write bf_threshold(0.8)*"])
+    done.stdout.fnmatch_lines(["*tasks/two/task.toml::oracle: bf_trials comes too late for a task; set trials in *"])
     assert "pytest_benchflow/" not in done.stdout.str()
 
 
@@ -201,6 +209,7 @@ def test_quarantined_tasks_run_and_report_but_never_block(
     project.task("tasks/by-file", test=HALF, toml="[benchflow]\nquarantine = true\n")
     project.task("tasks/by-conftest", test="exit 0")
     project.task("tasks/passes", toml="[benchflow]\nquarantine = true\n")
+    project.task("tasks/never-started", toml="[benchflow]\nquarantine = true\n")
     project.write(
         {
             "conftest.py": """
@@ -210,32 +219,40 @@ def test_quarantined_tasks_run_and_report_but_never_block(
                 for item in items:
                     if "by-conftest" in item.nodeid:
                         item.add_marker(pytest.mark.bf_quarantine)
+
+            def pytest_bf_modify_config(config, task):
+                assert task.name != "never-started"
             """
         }
     )
     done = project.run("tasks", "--bf-json=r.json", "-rx", *workers)
     assert done.ret == 0
-    done.assert_outcomes(passed=1, xfailed=2)
-    statuses = {
-        e["id"].split("/")[1]: e["status"] for e in json.loads((project.root / "r.json").read_text())["rollouts"]
-    }
-    assert statuses == {"by-file": "quarantined", "by-conftest": "quarantined", "passes": "passed"}
+    done.assert_outcomes(passed=1, xfailed=3)
+    report = json.loads((project.root / "r.json").read_text())
+    assert [entry["status"] for entry in report["rollouts"]] == ["quarantined"] * 4
+    assert report["summary"][0]["quarantined"] == 4
     done.stdout.fnmatch_lines(["*quarantined: reward 0.50 is below 1.00*"])
 
 
-def test_a_task_file_may_ask_for_skip_and_xfail(project: Project) -> None:
+def test_items_without_a_rollout_are_in_the_report_too(project: Project) -> None:
     project.task("tasks/skipped", toml='[benchflow]\nskip = "flaky on fridays"\n')
     project.task("tasks/expected", test=HALF, toml='[benchflow]\nxfail = "known to be hard"\n')
-    done = project.run("tasks", "-rsx")
-    done.assert_outcomes(skipped=1, xfailed=1)
+    project.task("tasks/overcome", toml='[benchflow]\nxfail = "known to be hard"\n')
+    (project.task("tasks/linked") / "tests/link").symlink_to("/etc/passwd")
+    done = project.run("tasks", "-rsx", "--bf-json=r.json")
+    done.assert_outcomes(skipped=1, xfailed=1, xpassed=1, errors=1)
     done.stdout.fnmatch_lines(["*flaky on fridays*"])
     done.stdout.fnmatch_lines(["*known to be hard*"])
-    assert [path.name.split("__")[0] for path in project.rollout_dirs()] == ["expected"]
-
-
-def test_an_expected_failure_that_the_agent_overcomes_is_reported(project: Project) -> None:
-    project.task("tasks/easy", toml='[benchflow]\nxfail = "known to be hard"\n')
-    project.run("tasks").assert_outcomes(xpassed=1)
+    assert [path.name.split("__")[0] for path in project.rollout_dirs()] == ["expected", "overcome"]
+    report = json.loads((project.root / "r.json").read_text())
+    assert {entry["result"]["task_name"]: entry["status"] for entry in report["rollouts"]} == {
+        "expected": "failed",
+        "linked": "error",
+        "overcome": "passed",
+        "skipped": "skipped",
+    }
+    assert report["summary"][0]["errors_by_category"] == {"task": 1}
+    done.stdout.fnmatch_lines(["agent *passed *errors *skipped *", "oracle *1 of 2 *1 task *1 *"])
 
 
 def test_time_limits_can_be_set_and_multiplied(project: Project) -> None:
@@ -299,7 +316,7 @@ def test_a_job_name_that_is_taken_is_refused_before_anything_runs(project: Proje
         (["--bf-json=tasks"], "/tasks cannot be written; name a file in a directory of yours"),
         (["--bf-json=pytest.ini/r.json"], "cannot be written; name a file in a directory of yours"),
         (["--bf-concurrency=lots", "-n", "2"], "--bf-concurrency is 'lots'; give a whole number from 1 up"),
-        (["--bf-source=/nowhere/repo", "-n", "2"], "/nowhere/repo is no directory"),
+        (["--bf-source=/nowhere/repo", "-n", "2"], "--bf-source: /nowhere/repo is no directory"),
     ],
 )
 def test_a_bad_option_ends_the_run_with_one_line(three: Project, args: list[str], message: str) -> None:

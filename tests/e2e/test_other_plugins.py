@@ -97,7 +97,8 @@ def test_durations_show_the_time_of_the_rollout(project: Project) -> None:
 
 def test_quiet_and_verbose_runs(project: Project) -> None:
     project.task("tasks/one", solve="exit 0")
-    project.run("tasks", "-qq").stdout.fnmatch_lines(["*reward 0.00 is below 1.00*"])
+    quiet = project.run("tasks", "-qq", "--tb=line")
+    quiet.stdout.fnmatch_lines([f"{project.root}/tasks/one/task.toml:1: Failed: reward 0.00 is below 1.00*"])
     project.run("tasks", "-vv").stdout.fnmatch_lines(["tasks/one/task.toml::oracle FAILED*"])
 
 
@@ -136,18 +137,34 @@ def test_settings_live_in_every_configuration_file(project: Project, name: str, 
     done.stdout.fnmatch_lines(["tasks/one/task.toml::nop PASSED*"])
 
 
-def test_overrides_repeat_some_tasks_only(project: Project) -> None:
+def test_overrides_change_what_they_say_of_the_tasks_they_name(project: Project) -> None:
     (project.root / "pytest.ini").unlink()
     project.task("tasks/one")
     project.task("tasks/two")
-    project.write(
-        {"pyproject.toml": "[tool.pytest.ini_options]\n[[tool.benchflow.overrides]]\ntasks = 'two'\ntrials = 2\n"}
+    table = """
+        [tool.pytest.ini_options]
+        [tool.benchflow]
+        agent = "nop"
+        agent_timeout = 5
+        [[tool.benchflow.overrides]]
+        tasks = "two"
+        trials = 2
+        [[tool.benchflow.overrides]]
+        tasks = "tasks/tw*"
+        timeout = 7
+        trials = 3
+        [[tool.benchflow.overrides]]
+        tasks = "*"
+        threshold = 0
+    """
+    project.write({"pyproject.toml": table})
+    done = project.run("tasks", "-v")
+    done.stdout.fnmatch_lines(
+        ["tasks/one/task.toml::nop *", "tasks/two/task.toml::nop/1 *", "tasks/two/task.toml::nop/2 *"]
     )
-    assert project.ids("tasks") == [
-        "tasks/one/task.toml::oracle",
-        "tasks/two/task.toml::oracle/1",
-        "tasks/two/task.toml::oracle/2",
-    ]
+    done.assert_outcomes(passed=3)
+    said = [json.loads((path / "config.json").read_text()) for path in project.rollout_dirs()]
+    assert [(config["timeout"], config["threshold"]) for config in said] == [(5, 0), (7, 0), (7, 0)]
 
 
 @pytest.mark.parametrize(

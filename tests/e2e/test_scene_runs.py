@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from bots import BOTS
-from project import Project, properties, write_native_task
+from project import INI, Project, properties, write_native_task
 
 SOLVE = "RUN: echo done > done.txt"
 
@@ -121,6 +121,16 @@ def test_scenes_are_an_axis_of_ids_and_markers(bots: Project) -> None:
     ]
     assert bots.ids(*args, "-m", "bf(scene='solo')") == [f"{file}bot/solo", f"{file}other-bot/solo"]
     assert bots.ids(*args, "-m", "bf(scene='pinned')") == [f"{file}bot/pinned"]
+
+
+def test_a_selftest_pays_for_nobody(bots: Project) -> None:
+    scene = scene_yaml(("one", "Hi"), name="pinned")
+    bots.write({"s.yaml": scene, "job.yaml": f"tasks: tasks\n{scene}", "pytest.ini": f"{INI}bf_scene = s.yaml\n"})
+    free = ["tasks/one/task.toml::nop", "tasks/one/task.toml::oracle"]
+    assert bots.ids("tasks", "--bf-selftest") == free
+    done = bots.run("--bf-selftest", "--bf-config=job.yaml", "-v")
+    done.assert_outcomes(passed=2)
+    assert {result["agent"] for result in bots.results().values()} == {"nop", "oracle"}
 
 
 def test_one_scene_is_no_part_of_the_id(bots: Project) -> None:
@@ -282,17 +292,24 @@ def test_a_job_file_brings_tasks_agents_and_settings(bots: Project) -> None:
     bots.task("tasks/two")
     bots.write(
         {
-            "job.yaml": f"""
-            tasks: tasks
+            "ci/job.yaml": f"""
+            job_name: nightly
+            source: ../tasks
             agent: bot
             prompts: ["{SOLVE}"]
             exclude: [two]
             threshold: 0.5
+            retry: 2
+            build_concurrency: 3
             """
         }
     )
-    bots.run("--bf-config=job.yaml").assert_outcomes(passed=1, deselected=1)
-    (result,) = bots.results().values()
+    done = bots.run("--bf-config=ci/job.yaml")
+    done.assert_outcomes(passed=1, deselected=1)
+    done.stdout.fnmatch_lines(
+        ["note: ci/job.yaml:*: build_concurrency has no effect; *", "note: *retry has no effect*"]
+    )
+    (result,) = bots.results("nightly").values()
     assert (result["agent"], result["threshold"], result["scene"]) == ("bot", 0.5, None)
 
 
@@ -302,13 +319,19 @@ def test_a_job_file_brings_tasks_agents_and_settings(bots: Project) -> None:
         (["--bf-scene=nothing"], "*--bf-scene 'nothing': there is no such file*"),
         (["--bf-scene=broken.yaml"], "*broken.yaml:2: *promts*did you mean prompts*"),
         (["--bf-config=nothing.yaml"], "*--bf-config: *nothing.yaml is no file*"),
+        (["--bf-scene=pinned.yaml", "--bf-agent=nop"], "*--bf-agent has no effect, because 'pinned' says who plays*"),
+        (
+            ["--bf-scene=pinned.yaml", "--bf-prompt=x"],
+            "*--bf-prompt has no effect, because 'pinned' says what is told*",
+        ),
+        (["--bf-selftest", "--bf-agent=bot"], "*--bf-selftest runs nop and oracle; take --bf-agent away*"),
         (["--bf-agent-idle-timeout=soon"], "*--bf-agent-idle-timeout is 'soon'*"),
         (["--bf-sandbox-user=A B"], "*--bf-sandbox-user is 'A B'*"),
         (["--bf-missing-credentials=maybe"], "*--bf-missing-credentials is 'maybe'; give error or skip*"),
     ],
 )
 def test_bad_input_is_one_message(bots: Project, args: list[str], said: str) -> None:
-    bots.write({"broken.yaml": "name: x\npromts: [a]\n"})
+    bots.write({"broken.yaml": "name: x\npromts: [a]\n", "pinned.yaml": scene_yaml(("one", "Hi"), name="pinned")})
     done = bots.run("tasks", *args)
     assert done.ret == pytest.ExitCode.USAGE_ERROR
     done.stderr.fnmatch_lines([said])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from project import Project
+from project import INI, Project
 
 EASY = "tasks/easy/task.toml"
 HARD = "tasks/hard/task.toml"
@@ -104,11 +104,25 @@ def test_without_the_plugin_its_options_are_unknown_and_tasks_are_not_items(tagg
     plain.assert_outcomes(passed=1)
 
 
-def test_an_ordinary_run_makes_and_prints_nothing_of_ours(project: Project) -> None:
-    project.write({"test_plain.py": "def test_plain(): pass\n"})
-    done = project.run("-q")
-    done.assert_outcomes(passed=1)
+@pytest.mark.parametrize("settings", ["", "bf_trials = 2\n"], ids=["no-settings", "settings"])
+def test_an_ordinary_run_makes_prints_and_imports_nothing_of_ours(project: Project, settings: str) -> None:
+    (project.root / "pytest.ini").write_text(INI + settings)
+    project.write(
+        {
+            "test_plain.py": "def test_plain(): pass\ndef test_failing(): assert 0\n",
+            "conftest.py": """
+            import sys
+
+            def pytest_unconfigure():
+                heavy = {"pydantic", "docker", "acp", "rich", "pytest_benchflow.rollout"} & {*sys.modules}
+                print("heavy:", sorted(heavy))
+            """,
+        }
+    )
+    done = project.run("-q", "--tb=no")
+    done.assert_outcomes(passed=1, failed=1)
     assert "benchflow" not in done.stdout.str().replace("plugins:", "")
+    assert "heavy: []" in done.outlines
     assert not (project.root / "jobs").exists()
 
 

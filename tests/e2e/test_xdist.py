@@ -117,7 +117,7 @@ def test_a_worker_that_dies_never_ends_green(project: Project) -> None:
             import os
             from pathlib import Path
 
-            def pytest_runtest_call(item):
+            def pytest_runtest_setup(item):
                 if "tasks/a/" in item.nodeid and not Path("died").exists():
                     Path("died").write_text("x")
                     os._exit(1)
@@ -127,7 +127,7 @@ def test_a_worker_that_dies_never_ends_green(project: Project) -> None:
     done = project.run("tasks", "-n", "2", "--bf-json=r.json")
     assert done.ret not in (0, 5)
     statuses = {e["id"]: e["status"] for e in json.loads((project.root / "r.json").read_text())["rollouts"]}
-    assert statuses["tasks/b/task.toml::oracle"] == "passed"
+    assert statuses == {"tasks/a/task.toml::oracle": "error", "tasks/b/task.toml::oracle": "passed"}
 
 
 def test_a_worker_that_dies_leaves_no_process_behind(project: Project) -> None:

@@ -48,5 +48,31 @@ def test_every_attempt_has_a_name_of_its_own() -> None:
     assert config(rollout_name="mine").name_for("hello", 2) == "mine-2"
 
 
-def test_a_long_task_name_still_fits_a_directory_name() -> None:
-    assert len(config().name_for("x" * 500)) < 128
+@pytest.mark.parametrize("name", ["x" * 500, "日" * 80, "\U00020000" * 64])
+def test_a_long_task_name_still_fits_a_directory_name(name: str) -> None:
+    assert len(config().name_for(name).encode()) < 128
+
+
+@pytest.mark.parametrize(
+    ("name", "word"), [("a b", "a-b"), ("a::b", "a-b"), ("\x1b[31mred\n", "-31mred-"), ("ünï-1.5+x", "ünï-1.5+x")]
+)
+def test_a_task_name_becomes_a_word_that_does_no_harm(name: str, word: str) -> None:
+    assert config().name_for(name).rpartition("__")[0] == word
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("threshold", "x", "threshold is 'x'; give a number"),
+        ("threshold", float("nan"), "threshold is nan; give a number"),
+        ("threshold", None, "threshold is None; give a number"),
+        ("timeout", 0, "timeout is 0; give a number above 0"),
+        ("timeout", "10m", "timeout is '10m'; give a number above 0"),
+        ("timeout_multiplier", -1, "timeout_multiplier is -1; give a number above 0"),
+        ("sandbox_setup_timeout", True, "sandbox_setup_timeout is True; give a number above 0"),
+    ],
+)
+def test_a_number_that_is_none_is_refused(field: str, value: object, message: str) -> None:
+    with pytest.raises(ValueError) as caught:
+        config(**{field: value})
+    assert str(caught.value) == message

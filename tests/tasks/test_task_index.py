@@ -278,6 +278,8 @@ NOT_A_TASK = [
     {"task.md": "---\ntitle: A note\ntags: [x]\n---\nText\n"},
     {"task.md": "---\n\nrule above\n"},
     {"task.md/": ""},
+    {"task.md": "# A note\n", "environment/": "", "tests/test.sh": ""},
+    {"task.md": "# A note\n", "verifier/test.sh": ""},
     {"TASK.TOML": "[agent]\n"},
 ]
 
@@ -298,6 +300,8 @@ IS_A_TASK = [
     {"task.md": "---\nsandbox: {}\n---\n"},
     {"task.md": "---\ntitle: x\n---\n", "verifier/": ""},
     {"task.md": "---\nunclosed\n", "environment/": ""},
+    {"task.md": "no front matter\n", "environment/": "", "verifier/test.sh": ""},
+    {"task.md/": "", "environment/": "", "oracle/solve.sh": ""},
 ]
 
 

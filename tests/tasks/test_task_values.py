@@ -193,6 +193,7 @@ REFUSED = [
     # benchflow
     ('[benchflow]\nthreshold = "high"', '2: [benchflow] threshold is "high"; give a number'),
     ("[benchflow]\ntrials = 0", "2: [benchflow] trials is 0; give a number of at least 1"),
+    ("[benchflow]\ntrials = 10001", "2: [benchflow] trials is 10001; give a number of at most 10000"),
     ('[benchflow]\nskip = ""', '2: [benchflow] skip is ""; give the reason as a string, or true'),
     # root
     ("schema_version = []", "1: schema_version is an array; give a string"),

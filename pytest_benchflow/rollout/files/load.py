@@ -216,7 +216,7 @@ class _Reader:
             return None
         text = table.repo + (f"@{table.ref}" if table.ref else "") + (f":{table.path}" if table.path else "")
         try:
-            return parse_source(text)
+            return parse_source(text, self.base)
         except BenchflowError as error:
             self._problem(("source",), f"is wrong: {error.message}", error.advice)
             return None

@@ -182,7 +182,7 @@ class RolloutTable(_Strict):
     sandbox_user: UserName | None = Field(None, description="who agents are in the sandbox; none is root")
     sandbox_setup_timeout: Seconds | None = None
     threshold: Annotated[float, Field(allow_inf_nan=False)] | None = Field(None, description="reward needed to pass")
-    trials: Annotated[int, Field(ge=1)] | None = Field(None, description="repetitions")
+    trials: Annotated[int, Field(ge=1, le=10_000)] | None = Field(None, description="repetitions")
     timeout: Seconds | None = Field(None, description="seconds for the agent, instead of the task's")
     idle_timeout: Idle | None = Field(None, description="seconds without a sign of life; 0 or none for no limit")
     agent_env: Env = Field(default={}, description="variables; ${NAME} is taken from the environment of the run")

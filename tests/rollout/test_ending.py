@@ -1,0 +1,53 @@
+"""How rollouts end that nobody planned to end."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytest_benchflow import Rollout, RolloutConfig
+from pytest_benchflow.errors import SandboxError
+from pytest_benchflow.rollout.ending import describe
+from pytest_benchflow.rollout.record import Record
+from pytest_benchflow.tasks import load_task
+
+NO_ROOM = "results cannot be written: No space left on device; make room, or choose another --bf-jobs-dir"
+
+
+def no_room(*_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/somewhere")
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), NO_ROOM),
+        (KeyError("x"), "KeyError: 'x'; a bug in the harness; see exception.txt"),
+        (SandboxError("gone", advice="come back"), "gone; come back"),
+    ],
+)
+def test_what_ended_a_rollout_is_described(
+    error: Exception, message: str, make_task: Callable[..., Path], tmp_path: Path
+) -> None:
+    task = load_task(make_task())
+    record = Record(RolloutConfig(task_path=task.path), task)
+    record.make_directory(tmp_path / "job")
+    assert describe(error, record).message == message
+    assert (record.directory / "exception.txt").exists() is isinstance(error, KeyError)
+
+
+async def test_a_full_disk_ends_the_rollout_and_its_sandbox(
+    make_task: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_benchflow.rollout.record.write_json", no_room)
+    config = RolloutConfig(task_path=make_task(), sandbox="local", jobs_dir=tmp_path / "jobs")
+    rollout = await Rollout.create(config)
+    result = await rollout.run()
+    assert result.error is not None
+    assert (result.status, result.reward, result.error.message) == ("error", None, NO_ROOM)
+    with pytest.raises(SandboxError):
+        await rollout.sandbox.exec("true")

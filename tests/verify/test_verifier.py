@@ -1,0 +1,61 @@
+"""What the verifier does when things around it go wrong; what it does when they go right, whole runs show."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from fake_sandbox import Answer, FakeSandbox, ok
+
+from pytest_benchflow.errors import BenchflowError, SandboxError
+from pytest_benchflow.tasks import load_task
+from pytest_benchflow.verify import Verifier
+
+
+@dataclass
+class Closed(FakeSandbox):
+    """A sandbox out of which nothing can be copied."""
+
+    why: BaseException = field(default_factory=FileNotFoundError)
+
+    async def download_dir(self, source: str, target: Path) -> None:
+        """Refuse."""
+        raise self.why
+
+
+def hanging(cmd: str) -> Answer:
+    return TimeoutError() if "/tests/test.sh" in cmd else ok()
+
+
+def full(code: int) -> OSError:
+    return OSError(code, os.strerror(code), "/somewhere/deep")
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "message"),
+    [
+        (Closed(), "the verifier removed /logs/verifier"),
+        (
+            Closed(why=full(errno.ENAMETOOLONG)),
+            "what the verifier left in /logs/verifier cannot be kept: File name too long",
+        ),
+        (
+            Closed(why=full(errno.ENOSPC)),
+            "what the verifier left in /logs/verifier cannot be kept: No space left on device",
+        ),
+        (Closed(why=SandboxError("the sandbox sent more than 2048 MB")), "the sandbox sent more than 2048 MB"),
+        (Closed(answer=hanging), "the verifier did not end within 5 s"),
+        (Closed(answer=hanging, why=SandboxError("gone")), "the verifier did not end within 5 s"),
+    ],
+)
+async def test_what_goes_wrong_first_is_told(
+    sandbox: FakeSandbox, message: str, make_task: Callable[..., Path], tmp_path: Path
+) -> None:
+    stage = load_task(make_task()).stages[0]
+    with pytest.raises(BenchflowError) as caught:
+        await Verifier(sandbox, stage, "/tests", {}, timeout_sec=5).run(tmp_path / "verifier")
+    assert caught.value.message == message
