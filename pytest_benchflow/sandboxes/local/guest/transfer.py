@@ -5,6 +5,7 @@ This runs inside the sandbox's root, so whatever a link there points to is the s
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import tarfile
@@ -31,7 +32,7 @@ def extract(message: wire.Message, fds: list[int]) -> int:
         owner = _owner(message["owner"])
         path: str = message["path"]
         exact = message["is_file"] and not os.path.isdir(path)
-        path, name = os.path.split(path) if exact else (path, None)
+        path, name = os.path.split(os.path.realpath(path)) if exact else (path, None)
         _make_directories(path, *owner)
         with open(source, "rb", closefd=False) as stream, tarfile.open(fileobj=stream, mode="r|*") as tar:
             _unpack(tar, path, name, None if message["keep_owners"] else owner, message["mode"])
@@ -44,7 +45,7 @@ def extract(message: wire.Message, fds: list[int]) -> int:
 def _owner(owner: str | None) -> tuple[int, int]:
     if owner is None:
         return 0, 0
-    user = users.resolve(owner)
+    user = users.resolve(f"0{owner}" if owner.startswith(":") else owner)
     # `COPY --chown=1000` without a group means the group of the same number.
     gid = user.gid if ":" in owner or not owner.isdigit() else int(owner)
     return user.uid, gid
@@ -55,22 +56,19 @@ def _unpack(tar: tarfile.TarFile, top: str, name: str | None, owner: tuple[int, 
     top = top.rstrip("/")
     late: list[tuple[str, int]] = []
     for member in tar:
-        path = os.path.normpath(f"{top}/{name or member.name.lstrip('/')}")
-        if path != (top or "/") and not path.startswith(f"{top}/"):
-            continue
+        # A name that would climb out is taken as one in `top`.
+        path = top + os.path.normpath(f"/{name or member.name.lstrip('/')}")
         bits = member.mode & 0o7777 if mode is None else mode
         uid, gid = owner or (member.uid, member.gid)
         if member.isdir():
             _make_directory(path)
             late.append((path, bits))
         else:
-            _make_directories(os.path.dirname(path), uid, gid)
+            _make_directories(os.path.dirname(path), *(owner or (0, 0)))
             if not _make_entry(tar, member, path, top, bits):
                 continue
-        if uid or gid:
-            os.chown(path, uid, gid, follow_symlinks=False)
-            if not member.issym():
-                os.chmod(path, bits)
+        if (uid or gid) and _chown(path, uid, gid) and not member.issym():
+            os.chmod(path, bits)
     for path, bits in reversed(late):
         os.chmod(path, bits)
 
@@ -81,7 +79,18 @@ def _make_directories(path: str, uid: int, gid: int) -> None:
         _make_directories(os.path.dirname(path), uid, gid)
         os.mkdir(path, 0o755)
         if uid or gid:
-            os.chown(path, uid, gid)
+            _chown(path, uid, gid)
+
+
+def _chown(path: str, uid: int, gid: int) -> bool:
+    """Change the owner, not of what a link leads to; False where only root exists."""
+    try:
+        os.chown(path, uid, gid, follow_symlinks=False)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        return False
+    return True
 
 
 def _make_directory(path: str) -> None:
