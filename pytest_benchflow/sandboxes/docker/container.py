@@ -22,6 +22,7 @@ from .process import DockerProcess
 
 _ROOT = frozenset({"", "0", "root", "0:0", "root:root"})
 _KILL_TIMEOUT_SEC = 20.0
+_REFUSAL_SEC = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,10 @@ class Container:
             process = DockerProcess(await self._execs.start(exec_id), lambda: self._execs.exit_code(exec_id), kill)
             self._processes.add(process)
             if not await self._execs.is_running(exec_id) and await process.wait() in NEVER_STARTED:
-                await process.streams.ended.wait()
+                # Streams that stay open belong to something that has started.
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_REFUSAL_SEC):
+                        await process.streams.ended.wait()
                 if reason := refusal(process.streams.seen(STDOUT) + process.streams.seen(STDERR)):
                     raise self._cannot_start(argv[0], reason)
         except asyncio.CancelledError:
@@ -170,7 +174,7 @@ class Container:
         # Nobody told its end: the wrapper was killed, or never started.
         await answer.flush()
         code = KILLED if await self._execs.is_running(exec_id) else await self._execs.exit_code(exec_id)
-        if code in NEVER_STARTED and (reason := refusal(first)):
+        if code in (1, *NEVER_STARTED) and (reason := refusal(first)):
             raise self._cannot_start("bash", reason)
         return Ended(str(code), "0")
 

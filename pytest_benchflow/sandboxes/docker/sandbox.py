@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from pytest_benchflow.errors import SandboxError, SandboxSnapshotNotSupported
 from pytest_benchflow.sandboxes import archive
 from pytest_benchflow.sandboxes.base import Capabilities, ExecResult, SandboxImage, SandboxSpec
+from pytest_benchflow.sandboxes.commands import check_command
 from pytest_benchflow.sandboxes.mounts import check_mounts
 
 from .container import Command, Container
@@ -116,6 +117,7 @@ class DockerSandbox:
         stdin: bytes | None = None,
     ) -> ExecResult:
         """Run a bash command line."""
+        check_command(self._spec.name, ["bash", "-c", cmd], user=user, cwd=cwd, env=env or {})
         command = Command(cmd, cwd=self._cwd(cwd), user=self._user(user), env=self._env(env))
         return await self._running().run(command, stdin=stdin, timeout_sec=timeout_sec)
 
@@ -128,6 +130,7 @@ class DockerSandbox:
         env: Mapping[str, str] | None = None,
     ) -> DockerProcess:
         """Start a program and return its byte pipe."""
+        check_command(self._spec.name, argv, user=user, cwd=cwd, env=env or {})
         return await self._running().open(argv, user=self._user(user), cwd=self._cwd(cwd), env=self._env(env))
 
     async def upload_file(self, source: Path, target: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from pytest_benchflow.errors import SandboxError, UnsupportedError
 from pytest_benchflow.sandboxes import archive
 from pytest_benchflow.sandboxes.base import Capabilities, ExecResult, SandboxImage, SandboxSpec
+from pytest_benchflow.sandboxes.commands import check_command
 from pytest_benchflow.sandboxes.mounts import check_mounts
 
 from .builder import Builder, Built
@@ -60,7 +61,9 @@ class LocalSandbox:
     @property
     def workdir(self) -> str:
         """The working directory of commands that name none."""
-        return self._spec.workdir or self._image.workdir or "/app"
+        if self._spec.workdir is None and self._image.workdir is None:
+            return "/app"
+        return str(PurePosixPath("/", self._image.workdir or "", self._spec.workdir or ""))
 
     @property
     def capabilities(self) -> Capabilities:
@@ -137,7 +140,7 @@ class LocalSandbox:
         stdin: bytes | None = None,
     ) -> ExecResult:
         """Run a bash command line."""
-        command = self._command(["bash", "-c", cmd], user, cwd, env)
+        command = self._command([self._host.bash, "-c", cmd], user, cwd, env)
         return await self._running().run(command, stdin=stdin or b"", timeout_sec=timeout_sec)
 
     async def open_process(
@@ -192,9 +195,10 @@ class LocalSandbox:
     def _command(
         self, argv: Sequence[str], user: str | int | None, cwd: str | None, env: Mapping[str, str] | None
     ) -> Command:
+        check_command(self._spec.name, argv, user=user, cwd=cwd, env=env or {})
         return Command(
             argv,
-            cwd=cwd or self.workdir,
+            cwd=str(PurePosixPath(self.workdir, cwd or "")),
             user=self._user(user),
             env={
                 **self._host.variables(network=self._spec.network),
