@@ -171,6 +171,9 @@ class StageRun:
             await self.sandbox.download_dir("/logs/agent", self.output / "agent")
         except FileNotFoundError:
             self.record.notes.append("the agent removed /logs/agent")
+        except SandboxError as error:
+            # A flood of logs must not turn a rollout into an error; a sandbox that is gone tells so soon enough.
+            self.record.notes.append(f"/logs/agent could not be copied: {error.message}")
 
     async def _try_hook(self, command: str, user: str | int | None, timeout_sec: float) -> None:
         """Run a collect hook; its failure is noted and nothing more."""

@@ -1,7 +1,8 @@
-"""What every backend asks of a command before it tries to start it."""
+"""What every backend asks of a command before it tries to start it, and of a path before it goes there."""
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 
 from pytest_benchflow.errors import SandboxError
@@ -20,6 +21,13 @@ def check_command(
     """Refuse what no system could start: kernels and engines tell it late, and each in other words."""
     if problem := next(_problems(argv, user, cwd, env), None):
         raise SandboxError(f"sandbox {sandbox} cannot run a command {problem}", retryable=False)
+
+
+def resolve_path(sandbox: str, path: str, workdir: str) -> str:
+    """Return a path inside a sandbox in its plain form; a relative one begins at the working directory."""
+    if not path or "\0" in path:
+        raise SandboxError(f"sandbox {sandbox} has no path {path!r}", retryable=False)
+    return "/" + posixpath.normpath(posixpath.join(workdir, path)).lstrip("/")
 
 
 def _problems(argv: Sequence[str], user: str | int | None, cwd: str | None, env: Mapping[str, str]) -> Iterator[str]:

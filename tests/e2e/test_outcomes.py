@@ -59,6 +59,7 @@ def write_tasks(project: Project) -> None:
     project.task("tasks/solve-exits-1", solve=f"{SOLVE}; exit 1")
     project.task("tasks/solve-hangs", solve=f"{SOLVE}; sleep 300", toml="[agent]\ntimeout_sec = 3\n")
     project.task("tasks/solve-exits-1-undone", solve="exit 3")
+    project.task("tasks/floods-its-logs", solve=f"{SOLVE}; truncate -s 3G /logs/agent/flood")
     project.task("tasks/escapes", test=f"printf '\\033[31mred\\033]0;title\\007\\n'; echo 0 > {REWARD}")
     project.task("tasks/no-reward", test="echo nothing")
     project.task("tasks/bad-reward", test=f"echo true > {REWARD}")
@@ -91,7 +92,7 @@ def ran(request: pytest.FixtureRequest, new_project: Callable[..., Project]) -> 
     return Ran(project, run, cases, rollouts)
 
 
-PASSED = ["passes", "test-sh-exits-1", "solve-exits-1", "solve-hangs"]
+PASSED = ["passes", "test-sh-exits-1", "solve-exits-1", "solve-hangs", "floods-its-logs"]
 FAILED = ["low", "several-keys", "escapes", "solve-exits-1-undone"]
 ERRORS = {
     "no-reward": ("reward", "verify", "the verifier left no reward.txt or reward.json"),

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from pytest_benchflow.errors import SandboxError, SandboxSnapshotNotSupported
 from pytest_benchflow.sandboxes import archive
 from pytest_benchflow.sandboxes.base import Capabilities, ExecResult, SandboxImage, SandboxSpec
-from pytest_benchflow.sandboxes.commands import check_command
+from pytest_benchflow.sandboxes.commands import check_command, resolve_path
 from pytest_benchflow.sandboxes.mounts import check_mounts
 
 from .container import Command, Container
@@ -135,20 +135,22 @@ class DockerSandbox:
 
     async def upload_file(self, source: Path, target: str) -> None:
         """Copy a host file to exactly `target`, keeping its mode."""
-        path = PurePosixPath(target)
+        path = PurePosixPath(self._path(target))
         await push(self._running(), lambda stream: archive.pack_file(source, path.name, stream), str(path.parent))
 
     async def upload_dir(self, source: Path, target: str) -> None:
         """Copy the content of a host directory into `target`."""
-        await push(self._running(), lambda stream: archive.pack_dir(source, stream), target)
+        await push(self._running(), lambda stream: archive.pack_dir(source, stream), self._path(target))
 
     async def download_file(self, source: str, target: Path) -> None:
         """Copy a file out of the sandbox."""
-        await pull(self._running(), lambda stream: archive.unpack_file(stream, target), source, directory=False)
+        path = self._path(source)
+        await pull(self._running(), lambda stream: archive.unpack_file(stream, target), path, directory=False)
 
     async def download_dir(self, source: str, target: Path) -> None:
         """Copy the content of a directory out, safely."""
-        await pull(self._running(), lambda stream: archive.unpack_dir(stream, target), source, directory=True)
+        path = self._path(source)
+        await pull(self._running(), lambda stream: archive.unpack_dir(stream, target), path, directory=True)
 
     async def snapshot(self, name: str | None = None) -> SandboxImage:
         """Keep all files as an image, for this run."""
@@ -172,6 +174,9 @@ class DockerSandbox:
         if self._container is None:
             raise SandboxError(f"sandbox {self._spec.name} is not running; call start() first")
         return self._container
+
+    def _path(self, path: str) -> str:
+        return resolve_path(self._spec.name, path, self.workdir)
 
     def _cwd(self, cwd: str | None) -> str:
         return str(PurePosixPath(self.workdir) / (cwd or ""))

@@ -69,7 +69,7 @@ async def pull(control: Control, unpack: Callable[[BinaryIO], None], source: str
         raise FileNotFoundError(f"no {kind} {source} in sandbox {control.name}")
     if code == guest.WRONG_KIND:
         raise FileNotFoundError(f"{source} in sandbox {control.name} is no {kind}")
-    if failure:
+    if failure and not reason:
         raise failure[0]
     if code != guest.DONE:
         raise SandboxError(f"cannot read {source} in sandbox {control.name}: {reason}", retryable=False)
