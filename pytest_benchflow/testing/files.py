@@ -146,8 +146,13 @@ class FileTests(SandboxSuite):
     async def test_upload_over_a_directory_is_an_error(self, sandbox: Sandbox, tmp_path: Path) -> None:
         await sandbox.exec("mkdir -p /tmp/taken/deep", user=0)
         (tmp_path / "in").write_text("x")
+        for place in ("/tmp/taken", "/tmp/taken/deep"):
+            with pytest.raises(SandboxError, match="/tmp"):
+                await sandbox.upload_file(tmp_path / "in", place)
+        with (tmp_path / "in").open("wb") as file:
+            file.truncate(5 << 20)
         with pytest.raises(SandboxError, match="/tmp"):
-            await sandbox.upload_file(tmp_path / "in", "/tmp/taken")
+            await sandbox.upload_file(tmp_path / "in", "/tmp/taken/deep")
 
     async def test_download_follows_a_link_to_a_file(self, sandbox: Sandbox, tmp_path: Path) -> None:
         await sandbox.exec("echo content >/tmp/file; ln -s file /tmp/link", user=0)

@@ -88,10 +88,10 @@ class Channel:
         """Send a request and wait for its end. If the wait is given up, the line stays busy until that comes."""
         return await self._request(answer, line)
 
-    async def put(self, answer: Answer, directory: str, archive: bytes) -> Ended:
-        """Unpack a small archive in a directory, made if need be."""
+    async def put(self, answer: Answer, directory: str, archive: bytes, file: str) -> Ended:
+        """Unpack a small archive in a directory, made if need be; `file` is its only one, if it has just one."""
         blocks = -(-len(archive) // _BLOCK)
-        line = f"bf_put {answer.nonce} {quote(directory)} {blocks}"
+        line = f"bf_put {answer.nonce} {quote(directory)} {blocks} {quote(file)}"
         return await self._request(answer, line, archive.ljust(blocks * _BLOCK, b"\0"))
 
     def ticks(self, moment: float) -> int:

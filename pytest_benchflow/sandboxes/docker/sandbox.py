@@ -136,7 +136,8 @@ class DockerSandbox:
     async def upload_file(self, source: Path, target: str) -> None:
         """Copy a host file to exactly `target`, keeping its mode."""
         path = PurePosixPath(self._path(target))
-        await push(self._running(), lambda stream: archive.pack_file(source, path.name, stream), str(path.parent))
+        directory, name = str(path.parent), path.name
+        await push(self._running(), lambda stream: archive.pack_file(source, name, stream), directory, name)
 
     async def upload_dir(self, source: Path, target: str) -> None:
         """Copy the content of a host directory into `target`."""

@@ -40,18 +40,22 @@ exec tar -chf - -C {parent} -- {name}
 """
 
 
-async def push(container: Container, pack: Callable[[BinaryIO], None], directory: str) -> None:
-    """Unpack the tar stream that `pack` writes in a directory, made if need be."""
+async def push(container: Container, pack: Callable[[BinaryIO], None], directory: str, file: str = "") -> None:
+    """Unpack what `pack` writes, as a tar stream, in a directory, made if need be; `file` is its only one, if any."""
     channel = container.channel
     small = await container.engine.thread(lambda: _packed(pack)) if channel.can_put else None
     if small is not None and channel.idle:
         said = Capture()
-        ended = await channel.put(Answer(said.feed, said.feed), directory, small)
+        ended = await channel.put(Answer(said.feed, said.feed), directory, small, file)
         if ended.status != "0":
             raise _cannot("write", directory, container, said.text())
         return
     path = quote(directory)
-    made = await container.run(Command(f"mkdir -p -- {path} || exit; stat -f -c %T -- {path} 2>/dev/null || :"))
+    command = f"mkdir -p -- {path} || exit; stat -f -c %T -- {path} 2>/dev/null || :"
+    if file:
+        target = quote(f"{directory}/{file}")
+        command = f"[[ -d {target} && ! -L {target} ]] && {{ echo {target} is a directory >&2; exit 1; }}; {command}"
+    made = await container.run(Command(command))
     if made.return_code:
         raise _cannot("write", directory, container, made.stderr)
     if made.stdout.strip() == "tmpfs":
