@@ -73,6 +73,11 @@ class Channel:
         """Whether the line, and with it the container, has ended."""
         return self._tasks[0].done()
 
+    async def ends(self, within_sec: float) -> bool:
+        """Say whether it ends within some time."""
+        done, _ = await asyncio.wait(self._tasks[:1], timeout=within_sec)
+        return bool(done)
+
     def line_for(
         self, answer: Answer, command: str, cwd: str, env: Mapping[str, str], stdin: bytes | None
     ) -> str | None:
@@ -121,6 +126,8 @@ class Channel:
         self._connection.close()
 
     async def _request(self, answer: Answer, line: str, payload: bytes = b"") -> Ended:
+        if self.closed:
+            raise self._lost()
         self._current = answer
         try:
             await self._connection.write(f"{self._token} {line}\n".encode() + payload)

@@ -14,7 +14,7 @@ from pytest_benchflow.sandboxes.base import ExecResult
 from .answer import Answer, Ended, Sink
 from .channel import Channel
 from .connection import Connection
-from .engine import Engine
+from .engine import Engine, EngineError
 from .execs import KILLED, NEVER_STARTED, Execs, refusal
 from .frames import STDERR, STDOUT, Capture, frames
 from .guest import script
@@ -23,6 +23,8 @@ from .process import DockerProcess
 _ROOT = frozenset({"", "0", "root", "0:0", "root:root"})
 _KILL_TIMEOUT_SEC = 20.0
 _REFUSAL_SEC = 1.0
+#: A container that is killed ends the lines to its programs one after the other.
+_DEATH_SEC = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,18 @@ class Container:
             text = output.decode(errors="replace").strip()
             raise SandboxError(f"sandbox {self.name}: a command could not be killed {text}".rstrip())
 
+    async def check_alive(self) -> None:
+        """Raise SandboxError if the container has ended: what it then says of programs and files means nothing."""
+        try:
+            facts = await self.engine.call(lambda client: client.inspect_container(self.id))
+            alive = bool(facts["State"]["Running"])
+        except EngineError as error:
+            if error.status != 404:
+                raise
+            alive = False
+        if not alive:
+            raise self._gone()
+
     def close(self) -> None:
         """Let go of every connection: the container ends, if it has not been kept."""
         self._closed = True
@@ -171,12 +185,17 @@ class Container:
             if sending is not None:
                 sending.cancel()
             connection.close()
-        # Nobody told its end: the wrapper was killed, or never started.
+        # Nobody told its end: the wrapper was killed, alone or with everything else, or never started.
+        if await self.channel.ends(_DEATH_SEC):
+            raise self._gone()
         await answer.flush()
         code = KILLED if await self._execs.is_running(exec_id) else await self._execs.exit_code(exec_id)
         if code in (1, *NEVER_STARTED) and (reason := refusal(first)):
             raise self._cannot_start("bash", reason)
         return Ended(str(code), "0")
+
+    def _gone(self) -> SandboxError:
+        return SandboxError(f"sandbox {self.name} is gone: its container has ended")
 
     def _cannot_start(self, program: str, reason: str) -> SandboxError:
         return SandboxError(f"sandbox {self.name}: {program} cannot be started: {reason}", retryable=False)

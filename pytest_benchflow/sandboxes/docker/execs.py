@@ -103,6 +103,8 @@ class Execs:
             raise self._gone(error) from None
 
     def _gone(self, error: EngineError) -> SandboxError:
+        if "paused" in error.reason:
+            return SandboxError(f"sandbox {self._name} stands still: its container is paused")
         if error.status in _GONE:
             return SandboxError(f"sandbox {self._name} is gone: its container has ended")
         if reason := refusal(error.reason.encode()):

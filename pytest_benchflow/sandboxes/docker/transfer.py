@@ -102,6 +102,7 @@ async def pull(container: Container, unpack: Callable[[BinaryIO], None], source:
     except EngineError as error:
         if error.status != 404 and "not a directory" not in error.reason:
             raise _cannot("read", source, container, error.reason) from None
+        await container.check_alive()
         raise _not_found(source, container, directory, wrong=error.status != 404) from None
     if not right:
         raise _not_found(source, container, directory, wrong=True)
