@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pytest_benchflow.errors import BenchflowError, SandboxError
 from pytest_benchflow.rollout.store import write_json
-from pytest_benchflow.sandboxes import MAIN, service_of
+from pytest_benchflow.sandboxes import MAIN, emptied, service_of
 
 if TYPE_CHECKING:
     from pytest_benchflow.sandboxes import Sandbox, Service
@@ -24,8 +23,6 @@ Kind = Literal["directory", "file"]
 Status = Literal["ok", "empty", "failed", "skipped"]
 
 _EXEC_TIMEOUT_SEC = 60.0
-# Emptied rather than replaced, for it may be a mount.
-_EMPTY = 'mkdir -p -- "$d" && chmod 777 -- "$d" && rm -rf -- "$d"/..?* "$d"/.[!.]* "$d"/*'
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +109,7 @@ async def _fetch(service: Service, source: str, target: Path) -> Kind | None:
 
 
 async def _empty(sandbox: Sandbox, directory: str) -> None:
-    done = await sandbox.exec(f"d={shlex.quote(directory)}; {_EMPTY}", user=0, timeout_sec=_EXEC_TIMEOUT_SEC)
+    done = await sandbox.exec(emptied(directory), user=0, timeout_sec=_EXEC_TIMEOUT_SEC)
     if done.return_code:
         raise SandboxError(f"could not empty {directory} for its artifacts: {done.stderr.strip()[:300]}")
 

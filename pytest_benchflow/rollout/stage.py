@@ -16,7 +16,7 @@ from pytest_benchflow.rollout.environment import verifier_spec
 from pytest_benchflow.rollout.healthcheck import wait_until_healthy
 from pytest_benchflow.rollout.limits import UNLIMITED_AGENT_SEC, agent_limit, verifier_limit
 from pytest_benchflow.rollout.store import write_text
-from pytest_benchflow.sandboxes import MAIN, service_of, stop_main
+from pytest_benchflow.sandboxes import MAIN, emptied, service_of, stop_main
 from pytest_benchflow.tasks import resolve_env
 from pytest_benchflow.verify import Verification, Verifier, output_tail
 
@@ -28,13 +28,10 @@ if TYPE_CHECKING:
 
 _STEP_TIMEOUT_SEC = 180.0
 
-# One command for all of it, since every exec costs, and few programs in it; the prompt comes through standard input.
-_PREPARE = """
-set -- /logs/agent /logs/verifier /logs/artifacts
-mkdir -p "$@" && chmod 777 "$@" || exit 1
-shopt -s nullglob dotglob
-set -- /logs/agent/*
-[ $# = 0 ] || rm -rf -- "$@" || exit 1
+# One command for all of it, since every exec costs; the prompt comes through standard input.
+_PREPARE = f"""
+mkdir -p /logs/agent /logs/verifier /logs/artifacts && chmod 777 /logs/verifier /logs/artifacts || exit 1
+{emptied("/logs/agent")}
 cat >/instruction.md
 """
 
@@ -156,6 +153,9 @@ class StageRun:
             await self.sandbox.download_dir("/logs/agent", self.output / "agent")
         except FileNotFoundError:
             self.record.notes.append("the agent removed /logs/agent")
+        except SandboxError as error:
+            # A flood of logs must not turn a rollout into an error; a sandbox that is gone tells so soon enough.
+            self.record.notes.append(f"/logs/agent could not be copied: {error.message}")
 
     async def _try_hooks(self, hooks: Sequence[CollectHook]) -> None:
         """Run collect hooks where they belong; the failure of one is noted and nothing more."""

@@ -17,6 +17,7 @@ from .base import (
     SandboxSpec,
     Service,
 )
+from .emptying import emptied
 from .registry import SandboxRegistry
 from .selection import upload_selected
 from .services import MAIN, service_of, stop_main
@@ -45,6 +46,7 @@ __all__ = [
     "Trace",
     "docker_images",
     "docker_leftovers",
+    "emptied",
     "local_leftovers",
     "service_of",
     "stop_main",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -39,6 +40,8 @@ DEFAULT_LIMITS = ArchiveLimits()
 
 def pack_file(source: Path, name: str, stream: BinaryIO) -> None:
     """Write one file, followed if it is a link, as the only member `name`."""
+    if not stat.S_ISREG(source.stat().st_mode):
+        raise FileNotFoundError(f"{source} is no file")
     with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as tar:
         _add(tar, str(source), name, follow=True)
 
@@ -104,12 +107,14 @@ def unpack_file(stream: BinaryIO, target: Path, limits: ArchiveLimits = DEFAULT_
         if member is None or not member.isreg():
             raise SandboxError(f"{target.name} in the sandbox is no regular file")
         _Budget(limits).take(member)
+        if target.is_dir() and not target.is_symlink():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
         target.parent.mkdir(parents=True, exist_ok=True)
         _write(tar, member, target)
 
 
 def unpack_dir(stream: BinaryIO, target: Path, limits: ArchiveLimits = DEFAULT_LIMITS) -> None:
-    """Unpack a stream below `target`; special files and links that leave it are dropped.
+    """Unpack a stream below `target`; special files, links that leave it and paths too long for it are dropped.
 
     Links are made last, so nothing is ever written through one that came with the archive.
     """
@@ -120,20 +125,32 @@ def unpack_dir(stream: BinaryIO, target: Path, limits: ArchiveLimits = DEFAULT_L
         for member in tar:
             budget.take(member)
             name = _inside(member.name)
-            if member.isdir():
-                _make_directory(target, name)
-            elif member.isreg():
-                _make_directory(target, name.parent)
-                _write(tar, member, target / name)
-            elif member.islnk():
-                _make_directory(target, name.parent)
-                _hard_link(target / _inside(member.linkname), target / name)
-            elif member.issym() and stays_inside(name, member.linkname):
-                links.append((name, member.linkname))
+            with _unless_too_long():
+                if member.isdir():
+                    _make_directory(target, name)
+                elif member.isreg():
+                    _make_directory(target, name.parent)
+                    _write(tar, member, target / name)
+                elif member.islnk():
+                    _make_directory(target, name.parent)
+                    _hard_link(target / _inside(member.linkname), target / name)
+                elif member.issym() and stays_inside(name, member.linkname):
+                    links.append((name, member.linkname))
     for name, link in links:
-        _make_directory(target, name.parent)
-        _clear(target / name)
-        (target / name).symlink_to(link)
+        with _unless_too_long():
+            _make_directory(target, name.parent)
+            _clear(target / name)
+            (target / name).symlink_to(link)
+
+
+@contextmanager
+def _unless_too_long() -> Iterator[None]:
+    """Leave out what a sandbox may hold but no path of the host can name."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
 
 
 def stays_inside(name: PurePosixPath, link: str) -> bool:
@@ -156,9 +173,11 @@ class _Budget:
         self._members += 1
         self._bytes += max(member.size, 0)
         if self._members > self._limits.members:
-            raise SandboxError(f"the sandbox sent more than {self._limits.members} files")
+            raise SandboxError(f"the sandbox sent more than {self._limits.members} files", retryable=False)
         if self._bytes > self._limits.total_bytes:
-            raise SandboxError(f"the sandbox sent more than {self._limits.total_bytes >> 20} MB, at {member.name!r}")
+            raise SandboxError(
+                f"the sandbox sent more than {self._limits.total_bytes >> 20} MB, at {member.name!r}", retryable=False
+            )
 
 
 class _BoundedInfo(tarfile.TarInfo):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,17 @@ from pytest_benchflow.errors import SandboxError
 from pytest_benchflow.sandboxes import Backend, Sandbox
 
 from .base import SandboxSuite, count_sleepers
+
+_IMPOSSIBLE: list[tuple[str, dict[str, Any], str]] = [
+    ("a\0b", {}, "NUL"),
+    ("true", {"cwd": "/a\0b"}, "NUL"),
+    ("true", {"env": {"A": "\0"}}, "'A'"),
+    ("true", {"env": {"A=B": "c"}}, "'A=B'"),
+    ("true", {"env": {"": "c"}}, "''"),
+    ("true", {"user": ""}, "''"),
+    ("true", {"user": -1}, "-1"),
+    ("true", {"env": {"A": "x" * 3_000_000}}, "(?i)argument list too long"),
+]
 
 
 class CommandTests(SandboxSuite):
@@ -26,6 +38,7 @@ class CommandTests(SandboxSuite):
     async def test_exec_is_bash(self, sandbox: Sandbox) -> None:
         done = await sandbox.exec("set -o pipefail; a=(x y); false | true; echo ${a[1]} $?")
         assert (done.return_code, done.stdout) == (0, "y 1\n")
+        assert (await sandbox.exec("echo $PATH", env={"PATH": "/none"})).stdout == "/none\n"
 
     async def test_exec_takes_any_text_as_command(self, sandbox: Sandbox) -> None:
         done = await sandbox.exec("printf '%s|' \"it's\" 'a\\b' \"$((1+1))\" 'ü\t%s' '\"'\necho; echo $'two\\nlines'")
@@ -34,6 +47,13 @@ class CommandTests(SandboxSuite):
     async def test_exec_takes_a_long_command(self, sandbox: Sandbox) -> None:
         done = await sandbox.exec(f"x='{'a' * 100_000}'; echo ${{#x}}")
         assert done.stdout == "100000\n"
+
+    async def test_command_that_no_system_could_start_is_an_error(self, sandbox: Sandbox) -> None:
+        for command, how, word in _IMPOSSIBLE:
+            with pytest.raises(SandboxError, match=word):
+                await sandbox.exec(command, **how)
+        with pytest.raises(SandboxError, match="without a program"):
+            await sandbox.open_process([])
 
     async def test_status_of_a_command_that_a_signal_ended_is_128_and_its_number(self, sandbox: Sandbox) -> None:
         done = await sandbox.exec("echo before; kill -9 $$")
@@ -76,6 +96,8 @@ class CommandTests(SandboxSuite):
     async def test_cwd_is_the_workdir_unless_given(self, sandbox: Sandbox) -> None:
         assert (await sandbox.exec("pwd")).stdout == f"{sandbox.workdir}\n"
         assert (await sandbox.exec("pwd", cwd="/usr")).stdout == "/usr\n"
+        await sandbox.exec("mkdir below", user=0)
+        assert (await sandbox.exec("pwd", cwd="below")).stdout == f"{sandbox.workdir.rstrip('/')}/below\n"
 
     async def test_missing_cwd_is_an_error_that_names_it(self, sandbox: Sandbox) -> None:
         with pytest.raises(SandboxError, match="/no/such/place"):

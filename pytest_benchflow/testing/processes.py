@@ -80,6 +80,20 @@ class ProcessTests(SandboxSuite):
         with pytest.raises(BrokenPipeError):
             await _write_on(process, 30)
 
+    async def test_writers_and_readers_take_turns(self, sandbox: Sandbox) -> None:
+        process = await sandbox.open_process(["bash", "-c", "sleep 0.3; cat"])
+        reading = [asyncio.ensure_future(process.read(100)) for _ in range(2)]
+        letters = [bytes([letter]) * 400_000 for letter in b"abc"]
+        writing = asyncio.gather(*map(process.write, letters))
+        async with asyncio.timeout(30):
+            received = b"".join(await asyncio.gather(*reading)) + await _exactly(process, 3 * 400_000 - 200)
+            await writing
+        assert received == b"".join(letters)
+        assert await process.read(0) == b""
+        await process.write(b"more")
+        assert await _exactly(process, 4) == b"more"
+        await process.kill()
+
     async def test_both_streams_stay_apart(self, sandbox: Sandbox) -> None:
         process = await sandbox.open_process(["bash", "-c", "for i in {1..1000}; do echo o$i; echo e$i >&2; done"])
         out, err = await asyncio.gather(read_all(process.read), read_all(process.read_stderr))
@@ -157,6 +171,13 @@ class ProcessTests(SandboxSuite):
         assert await count_sleepers(sandbox) == 0
         assert await process.wait() == 137
         assert await process.read() == b""
+
+    async def test_kill_ends_a_program_whose_output_nobody_reads(self, sandbox: Sandbox) -> None:
+        process = await sandbox.open_process(["bash", "-c", "cat /dev/zero & cat /dev/zero >&2"])
+        await asyncio.sleep(0.5)
+        async with asyncio.timeout(15):
+            await process.kill()
+            assert await process.wait() == 137
 
     async def test_kill_spares_other_programs(self, sandbox: Sandbox) -> None:
         one, other = [await sandbox.open_process(["cat"]) for _ in range(2)]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_benchflow.errors import BenchflowError, SandboxError, VerifierError
-from pytest_benchflow.sandboxes import upload_selected
+from pytest_benchflow.sandboxes import emptied, upload_selected
 from pytest_benchflow.text import tail
 from pytest_benchflow.verify.checks import Checks, read_checks
 from pytest_benchflow.verify.rewards import read_rewards
@@ -23,18 +23,6 @@ if TYPE_CHECKING:
 LOGS = "/logs/verifier"
 OUTPUT = "test-stdout.txt"
 _STEP_TIMEOUT_SEC = 180.0
-
-# Emptied rather than replaced, for it may be a mount; a link in its place is not followed. In portions, because an
-# agent may have left more names than one command can take.
-_EMPTY = """
-shopt -s nullglob dotglob
-for d in {dirs}; do
-  if [ -L "$d" ] || {{ [ -e "$d" ] && [ ! -d "$d" ]; }}; then rm -rf -- "$d" || exit 1; fi
-  [ -d "$d" ] || mkdir -p "$d" || exit 1
-  set -- "$d"/*
-  while [ $# -gt 0 ]; do rm -rf -- "${{@:1:500}}" || exit 1; shift $(($# < 500 ? $# : 500)); done
-done
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +61,13 @@ class Verifier:
 
     async def clear(self) -> None:
         """Take tests and results away again, so that the next step's agent sees neither."""
-        await self._must(_EMPTY.format(dirs=f"{LOGS} {self.target}"), "clear the verifier's files")
+        await self._must(emptied(LOGS, private=self.target), "clear the verifier's files")
 
     async def _prepare(self) -> None:
         if not self.upload:
-            await self._must(_EMPTY.format(dirs=LOGS) + f"chmod 777 {LOGS}", "empty /logs/verifier")
+            await self._must(emptied(LOGS), "empty /logs/verifier")
             return
-        script = _EMPTY.format(dirs=f"{LOGS} {self.target}") + f"chmod 777 {LOGS}"
+        script = emptied(LOGS, private=self.target)
         if self.target != "/tests":
             script += f"\nrm -rf /tests && ln -s {self.target} /tests"
         await self._must(script, "empty /logs/verifier")

@@ -45,8 +45,14 @@ COPY --chown=7:8 tree /made/
 COPY --chown=7:8 a.txt /deep/er/file
 COPY alias tree/file ./
 COPY [ "two words", "/two words" ]
-COPY [at]*.txt /globbed/
-ADD packed.tar.gz no-archive.gz /added/
+COPY [at]*.txt none* [^a-s]r* /globbed/
+ADD packed.tar.gz no-archive.gz empty.tar /added/
+WORKDIR /gone
+RUN ln -s /src/target /src/alias; touch /src/target
+COPY a.txt /src/alias
+WORKDIR /src
+RUN rm -r /gone
+COPY --from=0 src/sub/d/[f]* /from/fit/
 HEALTHCHECK --interval=5s CMD exit 1
 LABEL a=b \
   c=d
@@ -56,7 +62,8 @@ RUN id -u >/tmp/who; id -g >>/tmp/who; pwd >>/tmp/who"""
 LOOK = r"""
 cat /args /tmp/who; echo "$A|$B|$C|$D|$E|$F|$OLD|$G|$H|$I"; pwd; id -u
 ls -A /etc/skel | wc -l
-cd /; find from src made deep globbed added after 'two words' | sort | xargs -d '\n' stat -c '%N %a %u:%g %F'
+cd /; ls -d gone 2>/dev/null
+find from src made deep globbed added after 'two words' | sort | xargs -d '\n' stat -c '%N %a %u:%g %F'
 """
 
 
@@ -81,10 +88,10 @@ async def test_a_dockerfile_full_of_oddities_means_the_same(start: Start, contex
 
 def write_files(top: Path) -> None:
     """Fill a build context with what is easy to get wrong."""
-    ignored = ["*.log", "!keep.log", "**/tmp", "deep", "!deep/keep", "/rooted", "x[12]", "# no", "Dockerfile"]
+    ignored = ["*.log", "!keep.log", "**/tmp", "deep", "!deep/keep", "/rooted", "x[12]", "x[!4]", "# no", "Dockerfile"]
     (top / ".dockerignore").write_text("\n".join(ignored))
     (top / "empty").mkdir()
-    names = "a.txt b.log keep.log t.txt tmp deep/drop deep/keep rooted sub/rooted sub/tmp x1 x3 tree/file tree/sub/g"
+    names = "a.txt b.log keep.log t.txt tmp deep/drop deep/keep rooted sub/rooted sub/tmp x1 x3 x4 tree/file tree/sub/g"
     for name in (*names.split(), "two words", "no-archive.gz"):
         (top / name).parent.mkdir(exist_ok=True)
         (top / name).write_text(name)
@@ -94,5 +101,8 @@ def write_files(top: Path) -> None:
     (top / "alias").symlink_to("tree/file")
     with tarfile.open(top / "packed.tar.gz", "w:gz") as tar:
         info = tarfile.TarInfo("in/side")
-        info.size, info.mode = 2, 0o640
+        info.size, info.mode, info.uid, info.gid = 2, 0o640, 7, 8
         tar.addfile(info, io.BytesIO(b"ok"))
+        info.name = "../climbs"
+        tar.addfile(info, io.BytesIO(b"ok"))
+    tarfile.open(top / "empty.tar", "w").close()

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -173,17 +174,31 @@ async def test_unreachable_daemon_is_one_line_that_says_what_to_do() -> None:
     )
 
 
-async def test_container_that_is_removed_under_a_sandbox_is_an_error_of_that_sandbox_only(start: Start) -> None:
+async def test_container_that_is_removed_under_a_sandbox_is_an_error_of_that_sandbox_only(
+    start: Start, tmp_path: Path
+) -> None:
     lost, other = await start(), await start()
-    running = asyncio.ensure_future(lost.exec("sleep 600"))
+    running = [asyncio.ensure_future(lost.exec("sleep 600", user=user)) for user in ("root", "nobody")]
     await asyncio.sleep(0.3)
     run("docker", "rm", "-f", lost.id)
-    with pytest.raises(SandboxError, match="gone"):
-        await running
+    for command in running:
+        with pytest.raises(SandboxError, match="gone"):
+            await command
     with pytest.raises(SandboxError, match="gone"):
         await lost.exec("true")
+    with pytest.raises(SandboxError, match="gone"):
+        await lost.download_file("/etc/passwd", tmp_path / "passwd")
     assert (await other.exec("echo on")).stdout == "on\n"
     await lost.stop()
+
+
+async def test_container_that_ends_while_nothing_runs_is_noticed_by_the_next_command(start: Start) -> None:
+    lost = await start()
+    run("docker", "kill", lost.id)
+    await asyncio.sleep(0.3)
+    async with asyncio.timeout(30):
+        with pytest.raises(SandboxError, match="gone"):
+            await lost.exec("true")
 
 
 async def test_sandboxes_before_preflight_are_refused() -> None:

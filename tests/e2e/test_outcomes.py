@@ -63,6 +63,7 @@ def write_tasks(project: Project) -> None:
         toml="[agent]\ntimeout_sec = 300\n[solution]\ntimeout_sec = 3\n",
     )
     project.task("tasks/solve-exits-1-undone", solve="exit 3")
+    project.task("tasks/floods-its-logs", solve=f"{SOLVE}; truncate -s 3G /logs/agent/flood")
     project.task("tasks/escapes", test=f"printf '\\033[31mred\\033]0;title\\007\\n'; echo 0 > {REWARD}")
     project.task("tasks/no-reward", test="echo nothing")
     project.task("tasks/bad-reward", test=f"echo true > {REWARD}")
@@ -99,7 +100,7 @@ def ran(request: pytest.FixtureRequest, new_project: Callable[..., Project]) -> 
     return Ran(project, run, cases, rollouts)
 
 
-PASSED = ["passes", "test-sh-exits-1", "solve-exits-1", "solve-hangs"]
+PASSED = ["passes", "test-sh-exits-1", "solve-exits-1", "solve-hangs", "floods-its-logs"]
 FAILED = ["low", "several-keys", "escapes", "solve-exits-1-undone"]
 ERRORS = {
     "no-reward": ("reward", "verify", "the verifier left no reward.txt or reward.json"),

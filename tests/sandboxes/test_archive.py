@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import tarfile
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -73,6 +74,28 @@ def test_only_links_that_stay_inside_are_kept(name: str, link: str, expected: bo
     unpack_dir(archive(member(name, tarfile.SYMTYPE, link)), tmp_path / "out")
     assert (tmp_path / "out" / name).is_symlink() == expected
     assert stays_inside(PurePosixPath(name), link) == expected
+
+
+def test_a_path_that_no_host_can_name_is_left_out(tmp_path: Path) -> None:
+    deep = "/".join(["d" * 200] * 30)
+    members = [member(deep, tarfile.DIRTYPE), member(f"{deep}/f"), member(f"{deep}/l", tarfile.SYMTYPE, "f")]
+    unpack_dir(archive(*members, member("x" * 300), member("kept", data=b"x")), tmp_path / "out")
+    assert (tmp_path / "out" / "kept").read_bytes() == b"x"
+
+
+def test_a_file_never_replaces_a_directory_of_the_host(tmp_path: Path) -> None:
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "file").touch()
+    with pytest.raises(IsADirectoryError, match="precious"):
+        unpack_file(archive(member("f", data=b"x")), tmp_path / "precious")
+    assert names(tmp_path) == ["precious", "precious/file"]
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo], ids=["directory", "fifo"])
+def test_only_a_file_can_be_sent_as_one(make: Callable[[Path], None], tmp_path: Path) -> None:
+    make(tmp_path / "odd")
+    with pytest.raises(FileNotFoundError, match="odd is no file"):
+        pack_file(tmp_path / "odd", "name", io.BytesIO())
 
 
 def test_nothing_is_written_through_a_link_of_the_archive(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from pytest_benchflow.errors import BuildError, UnsupportedError
 from pytest_benchflow.sandboxes.local.dockerfile import KEYWORDS, Instruction, parse
-from pytest_benchflow.sandboxes.local.ignore import IgnoreRules
 from pytest_benchflow.sandboxes.local.image import Copy, Run
 from pytest_benchflow.sandboxes.local.plan import make_plan
 from pytest_benchflow.sandboxes.local.substitution import SubstitutionError, expand, split_words
+from pytest_benchflow.sandboxes.patterns import IgnoreRules, matches
 
 
 def instructions(text: str) -> list[Instruction]:
@@ -34,7 +34,9 @@ def instructions(text: str) -> list[Instruction]:
         ("RUN a \\\n# why\n\n  && b", Instruction(2, "RUN", "a   && b")),
         ("RUN a \\  \n b", Instruction(2, "RUN", "a  b")),
         ("RUN a \\", Instruction(2, "RUN", "a")),
+        ("RUN a \\\\", Instruction(2, "RUN", "a \\\\")),
         ('RUN ["a", "b c"]', Instruction(2, "RUN", '["a", "b c"]', {}, ("a", "b c"))),
+        ('RUN ["a"] # why', Instruction(2, "RUN", '["a"] # why', {}, ("a",))),
         ("RUN [ -e x ]", Instruction(2, "RUN", "[ -e x ]")),
         ("RUN ['a']", Instruction(2, "RUN", "['a']")),
         ("RUN echo '# no comment'", Instruction(2, "RUN", "echo '# no comment'")),
@@ -64,6 +66,7 @@ def test_the_escape_directive_is_obeyed() -> None:
         ("RUN true\nFROM x\n", "Dockerfile:1: RUN stands before FROM; begin with FROM"),
         ("FROM x\nRUNN true\n", "Dockerfile:2: unknown instruction 'RUNN'; did you mean RUN?"),
         ("FROM x\nRUN\n", "Dockerfile:2: RUN has no arguments"),
+        ("FROM x AS\n", "Dockerfile:1: FROM x AS is neither FROM IMAGE nor FROM IMAGE AS NAME"),
         ("FROM x\nENV A\n", "Dockerfile:2: ENV A has no value; write ENV A=value"),
         ("FROM x\nENV A=1 B\n", "Dockerfile:2: ENV B has no value; write B=value"),
         ("FROM x\nENV A='x\n", "Dockerfile:2: ENV A='x: a ' is never closed"),
@@ -104,6 +107,7 @@ VARIABLES = {"A": "one", "EMPTY": "", "PATH": "/bin"}
         ("$", "$"),
         ("a$", "a$"),
         ("$PATH:/x", "/bin:/x"),
+        ("$$|$-x", "|x"),
         ("it''s", "its"),
     ],
 )
@@ -134,7 +138,7 @@ def test_settings_follow_each_other() -> None:
     )
     assert plan.image.env == {"A": "30", "B": "two words", "OLD": "old form 30"}
     assert plan.image.workdir == "/a/b/30"
-    assert plan.image.dirs == ("/a", "/a/b/30")
+    assert plan.image.dirs == ()
     assert plan.image.user == "me"
     assert plan.notes == (
         "FROM python:3 is the host's own system here",
@@ -142,6 +146,7 @@ def test_settings_follow_each_other() -> None:
     )
     (step,) = plan.steps
     assert isinstance(step, Run)
+    assert step.image.dirs == ("/a", "/a/b/30")
     assert step.argv == ("/bin/bash", "-c", "x")
     assert step.args == {"TAG": "3", "X": "30"}
 
@@ -166,14 +171,34 @@ def test_arguments_tell_the_platform_to_stages_that_ask(monkeypatch: pytest.Monk
         ("**/tmp\n**/*.o", ["tmp", "a/b/tmp/c", "x.o", "a/x.o"], ["tmpx", "a/o"]),
         ("docs/**/x", ["docs/x", "docs/a/b/x"], ["docs/a/y"]),
         ("x[1-3].txt\n[^a]z", ["x2.txt", "bz"], ["x4.txt", "az"]),
+        ("x[!1]\n[[]y]", ["x1", "x!", "[y]"], ["x2"]),
+        ("a//b\nc/d/..\n!\n", ["a/b", "c"], ["a"]),
+        ("\ufefftop", ["top"], []),
         ("\\*star\n[z-a]\nno]\n[open", ["*star", "no]", "[open"], ["a-star", "z"]),
-        ("# comment\n\n  lead  \nnot?", ["lead", "nota"], ["# comment", "not"]),
+        ("# comment\n\n  lead  \nnot?\n # name", ["lead", "nota", "# name"], ["# comment", "not"]),
     ],
 )
 def test_ignored_is_what_docker_ignores(tmp_path: Path, rules: str, hidden: list[str], kept: list[str]) -> None:
     (tmp_path / ".dockerignore").write_text(rules)
     ignore = IgnoreRules.read(tmp_path / ".dockerignore")
     assert [name for name in (*hidden, *kept) if ignore.hides(name)] == hidden
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fits", "does_not"),
+    [
+        ("*.txt", ["a.txt", ".txt"], ["a.txt.gz"]),
+        ("**", ["a", ".b"], []),
+        ("[^a]?", ["bc"], ["ab", "b"]),
+        ("[!a]", ["a", "!"], ["b"]),
+        ("[a-c\\]]", ["b", "]"], ["d", "\\"]),
+        ("a[[]b", ["a[b"], ["ab"]),
+        ("a\\*", ["a*"], ["ab"]),
+        ("[", ["["], ["a"]),
+    ],
+)
+def test_a_pattern_of_copy_fits_what_it_does_in_docker(pattern: str, fits: list[str], does_not: list[str]) -> None:
+    assert [name for name in (*fits, *does_not) if matches(name, pattern)] == fits
 
 
 def test_path_is_added_to_the_one_of_the_base() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -350,7 +351,6 @@ async def test_a_build_has_many_layers(start: StartSandbox, environment: Write) 
     [
         ("FROM x\nCOPY --from=y /a /a\n", "Dockerfile:2: COPY --from=y needs another image"),
         ("FROM x AS a\nCOPY --from=a /a /a\n", "Dockerfile:2: COPY --from=a needs another image"),
-        ("FROM x AS a\nFROM y\nCOPY --from=a /*.py /\n", "Dockerfile:3: COPY --from with a pattern (/*.py)"),
         ("FROM x\nRUN --mount=type=cache,target=/x true\n", "Dockerfile:2: RUN --mount is not supported here"),
         (
             "FROM x\nADD https://example.org/a /a\n",
@@ -412,7 +412,10 @@ WORKDIR /src
 RUN mkdir -p out/deep && echo tool > out/tool && chmod 755 out/tool && ln -s tool out/deep/link && echo one > one
 FROM build AS more
 RUN echo $ONLY > /src/two
+WORKDIR /late
 FROM debian
+COPY --from=build /src/out/*eep /src/[^o]* /fitting/
+COPY --from=more /late /late
 COPY --from=build /src/out /opt/out/
 COPY --from=0 --chmod=600 src/one /one
 COPY --from=more /src/one /src/two /both/
@@ -424,6 +427,7 @@ async def test_stages_are_built_and_copied_from(start: StartSandbox, environment
     assert await output(sandbox, "cat /one /both/*; stat -c '%a %U' /one /opt/out/tool") == (
         "one\none\nbuild\n600 root\n755 root\n"
     )
+    assert await output(sandbox, "ls /fitting /late") == "/fitting:\nlink\n\n/late:\n"
     assert (
         await output(sandbox, "readlink /opt/out/deep/link; ls -d /src 2>/dev/null; echo [$ONLY]; pwd")
         == "tool\n[]\n/app\n"
@@ -448,6 +452,40 @@ async def test_a_change_in_a_stage_reaches_what_is_copied(start: StartSandbox, e
 async def test_what_a_stage_does_not_have_is_an_error(start: StartSandbox, environment: Write) -> None:
     with pytest.raises(BuildError, match="Dockerfile:3: COPY /none: not found in the stage it is copied from"):
         await start(environment_dir=environment("FROM x AS a\nFROM y\nCOPY --from=a /none /x\n"))
+    with pytest.raises(BuildError, match=r"Dockerfile:3: COPY /none\* /x: fits nothing in the stage it is copied from"):
+        await start(environment_dir=environment("FROM x AS a\nFROM y\nCOPY --from=a /none* /x\n"))
+
+
+async def test_a_pattern_may_fit_nothing_beside_another_source(start: StartSandbox, environment: Write) -> None:
+    files = {"a.txt": "a", "b.txt": "b"}
+    sandbox = await start(environment_dir=environment("FROM x\nCOPY [^a].txt none* /x/\n", **files))
+    assert await output(sandbox, "ls /x") == "b.txt\n"
+    with pytest.raises(BuildError, match=r"Dockerfile:2: COPY none\*: fits nothing in the build context"):
+        await start(environment_dir=environment("FROM x\nCOPY none* /x/\n"))
+    with pytest.raises(BuildError, match="Dockerfile:2: COPY of several files needs a directory; write /x/ as its"):
+        await start(environment_dir=environment("FROM x\nCOPY *.txt /x\n"))
+
+
+async def test_a_directory_that_a_step_removes_stays_away(start: StartSandbox, environment: Write) -> None:
+    text = "FROM x\nWORKDIR /build\nRUN touch made\nWORKDIR /app\nRUN rm -r /build\nRUN ls -d /build; true\n"
+    sandbox = await start(environment_dir=environment(text))
+    assert (await sandbox.exec("ls -d /build")).return_code != 0
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        ('RUN ["no-such-program"]', 'RUN ["no-such-program"]: sandbox box: no-such-program cannot be started: No such'),
+        pytest.param(
+            "USER nosuch\nRUN true", "RUN true: sandbox box: /bin/sh cannot be started: user", marks=needs_users
+        ),
+    ],
+)
+async def test_a_program_that_cannot_be_started_names_the_line(
+    start: StartSandbox, environment: Write, lines: str, reason: str
+) -> None:
+    with pytest.raises(BuildError, match=f"Dockerfile:[23]: {re.escape(reason)}"):
+        await start(environment_dir=environment(f"FROM x\n{lines}\n"))
 
 
 async def test_a_layer_that_is_finished_while_leftovers_are_listed_is_no_error(cache: Path) -> None:

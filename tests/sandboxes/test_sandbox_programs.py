@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from sandbox_helpers import StartSandbox, processes, zygotes
 from pytest_benchflow.errors import SandboxError
 from pytest_benchflow.sandboxes import Limits, Sandbox, SandboxSpec
 from pytest_benchflow.sandboxes.local import LocalBackend
+from pytest_benchflow.sandboxes.local.guest import tree
 
 
 async def test_env_is_added_to_the_sandbox_own(sandbox: Sandbox) -> None:
@@ -85,3 +87,16 @@ async def test_an_upload_that_cannot_be_written_says_why(sandbox: Sandbox, tmp_p
     (tmp_path / "file").write_text("x")
     with pytest.raises(SandboxError, match=r"cannot write /proc/nope in sandbox box: .*No such file"):
         await sandbox.upload_dir(tmp_path, "/proc/nope")
+
+
+def test_what_a_supervisor_is_about_to_start_is_killed_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    supervisor = os.getpid()
+    done: list[str] = []
+    states = iter("RRT")
+    monkeypatch.setattr(tree, "_signal", lambda pid, number: done.append(f"{number.name} {pid}"))
+    monkeypatch.setattr(tree, "_state_and_parent", lambda pid: (next(states), 1))
+    # The child that was on its way is seen only once its parent has stopped.
+    found = iter([[7], [7], [7], []])
+    monkeypatch.setattr(tree, "descendants", lambda root: next(found) if next(states, None) is None else [])
+    tree.kill(supervisor)
+    assert done == [f"SIGSTOP {supervisor}", "SIGSTOP 7", "SIGKILL 7", f"SIGKILL {supervisor}"]

@@ -73,6 +73,11 @@ class Channel:
         """Whether the line, and with it the container, has ended."""
         return self._tasks[0].done()
 
+    async def ends(self, within_sec: float) -> bool:
+        """Say whether it ends within some time."""
+        done, _ = await asyncio.wait(self._tasks[:1], timeout=within_sec)
+        return bool(done)
+
     def line_for(
         self, answer: Answer, command: str, cwd: str, env: Mapping[str, str], stdin: bytes | None
     ) -> str | None:
@@ -88,10 +93,10 @@ class Channel:
         """Send a request and wait for its end. If the wait is given up, the line stays busy until that comes."""
         return await self._request(answer, line)
 
-    async def put(self, answer: Answer, directory: str, archive: bytes) -> Ended:
-        """Unpack a small archive in a directory, made if need be."""
+    async def put(self, answer: Answer, directory: str, archive: bytes, file: str) -> Ended:
+        """Unpack a small archive in a directory, made if need be; `file` is its only one, if it has just one."""
         blocks = -(-len(archive) // _BLOCK)
-        line = f"bf_put {answer.nonce} {quote(directory)} {blocks}"
+        line = f"bf_put {answer.nonce} {quote(directory)} {blocks} {quote(file)}"
         return await self._request(answer, line, archive.ljust(blocks * _BLOCK, b"\0"))
 
     def ticks(self, moment: float) -> int:
@@ -121,6 +126,8 @@ class Channel:
         self._connection.close()
 
     async def _request(self, answer: Answer, line: str, payload: bytes = b"") -> Ended:
+        if self.closed:
+            raise self._lost()
         self._current = answer
         try:
             await self._connection.write(f"{self._token} {line}\n".encode() + payload)

@@ -9,13 +9,15 @@ from pytest_benchflow.errors import SandboxError
 
 from .answer import Answer, Ended
 from .channel import Channel
-from .engine import Engine
+from .engine import Engine, EngineError
 from .frames import Capture
 from .guest import script
 from .quoting import quote
 from .shell import ROOT, Command, ShellContainer
 
 _KILL_TIMEOUT_SEC = 20.0
+#: A container that is killed ends the lines to its programs one after the other.
+_DEATH_SEC = 0.5
 
 
 class Container(ShellContainer):
@@ -63,6 +65,20 @@ class Container(ShellContainer):
         if ended.status != "0":
             text = output.decode(errors="replace").strip()
             raise SandboxError(f"{self.title}: a command could not be killed {text}".rstrip())
+
+    async def has_ended(self) -> bool:
+        """Ask the engine whether the container has ended."""
+        try:
+            facts = await self.engine.call(lambda client: client.inspect_container(self.id))
+        except EngineError as error:
+            if error.status != 404:
+                raise
+            return True
+        return not facts["State"]["Running"]
+
+    async def is_dying(self) -> bool:
+        """Wait a moment for the end of the line to PID 1."""
+        return await self.channel.ends(_DEATH_SEC)
 
     def close(self) -> None:
         """Let go of every connection: the container ends, if it has not been kept."""

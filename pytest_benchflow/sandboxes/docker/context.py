@@ -13,8 +13,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from pytest_benchflow.sandboxes import archive
+from pytest_benchflow.sandboxes.patterns import IgnoreRules
 
 _FORMAT = "1"
+#: The engine reads these, and then leaves them out itself if they are to be.
+_FOR_THE_ENGINE = ("Dockerfile", ".dockerignore")
 _BUILDKIT = re.compile(
     r"^\s*(?:(?:RUN|COPY|ADD)\s+(?:--\S+\s+|[\\`]\s*\n\s*)*--(?:mount|link|chmod|parents|exclude|checksum|network|security)\b"
     r"|(?:RUN|COPY|ADD)\s[^#\n]*<<-?[\"']?[A-Za-z_])",
@@ -31,8 +34,7 @@ class BuildContext:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.name = f"{directory.name}/Dockerfile"
-        self._ignored = _patterns(directory / ".dockerignore")
-        self._kept: frozenset[str] | None = None
+        self._ignore = IgnoreRules.read(directory / ".dockerignore")
 
     @cached_property
     def dockerfile(self) -> str:
@@ -83,8 +85,7 @@ class BuildContext:
 
     def pack(self, stream: BinaryIO) -> None:
         """Write the context as the engine wants it."""
-        kept = self._names()
-        archive.pack_dir(self.directory, stream, keep=lambda name: kept is None or name in kept)
+        archive.pack_dir(self.directory, stream, keep=self._keeps)
 
     def line_of(self, step: int, stage: int | None = None) -> int:
         """Return the line of the n-th instruction, of the whole file or of its n-th stage."""
@@ -111,23 +112,10 @@ class BuildContext:
         return found
 
     def _entries(self) -> Iterator[tuple[str, str]]:
-        kept = self._names()
-        return ((path, name) for path, name in archive.walk(self.directory) if kept is None or name in kept)
+        return ((path, name) for path, name in archive.walk(self.directory) if self._keeps(name))
 
-    def _names(self) -> frozenset[str] | None:
-        if self._ignored and self._kept is None:
-            from docker.utils.build import exclude_paths
-
-            self._kept = frozenset(exclude_paths(str(self.directory), self._ignored, dockerfile="Dockerfile"))
-        return self._kept
-
-
-def _patterns(file: Path) -> list[str]:
-    try:
-        lines = file.read_text(errors="replace").splitlines()
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    return [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    def _keeps(self, name: str) -> bool:
+        return name in _FOR_THE_ENGINE or not self._ignore.hides(name)
 
 
 def _entry(path: str, name: str) -> bytes:

@@ -16,6 +16,8 @@ from .frames import frames
 #: How Docker and Podman tell in a program's stead that they could not start it, and the status they then give.
 _REFUSAL = re.compile(
     r"^(?:OCI runtime exec failed: |Error: (?:runc|crun): )(?:exec failed: )?|^(?=unable to find (?:user|group) )"
+    # The last word of the process that was to become the program, whose status is then 1.
+    r"|^exec /.*: (?=(?:argument list too long|exec format error|no such file or directory)$)"
 )
 NEVER_STARTED = (126, 127)
 KILLED = 137
@@ -103,6 +105,8 @@ class Execs:
             raise self._gone(error) from None
 
     def _gone(self, error: EngineError) -> SandboxError:
+        if "paused" in error.reason:
+            return SandboxError(f"{self._title} stands still: its container is paused")
         if error.status in _GONE:
             return SandboxError(f"{self._title} is gone: its container has ended")
         if reason := refusal(error.reason.encode()):

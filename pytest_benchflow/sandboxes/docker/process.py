@@ -23,6 +23,7 @@ class Streams:
         self._connection = connection
         self._buffers = {STDOUT: bytearray(), STDERR: bytearray()}
         self._changed = asyncio.Condition()
+        self._dropping = False
         self.ended = asyncio.Event()
         self._pump = asyncio.create_task(self._run())
 
@@ -30,11 +31,17 @@ class Streams:
         """Return up to `n` bytes, b"" at the end."""
         buffer = self._buffers[stream]
         async with self._changed:
-            await self._changed.wait_for(lambda: buffer or self.ended.is_set())
+            await self._changed.wait_for(lambda: buffer or self.ended.is_set() or n == 0)
             data = bytes(buffer[:n])
             del buffer[:n]
             self._changed.notify_all()
         return data
+
+    async def drop(self) -> None:
+        """Lose what nobody has room for: an engine does not notice the end of a program whose output is stuck."""
+        async with self._changed:
+            self._dropping = True
+            self._changed.notify_all()
 
     def seen(self, stream: int) -> bytes:
         """Return what waits to be read."""
@@ -50,8 +57,8 @@ class Streams:
             async for stream, data in frames(self._connection.reader):
                 buffer = self._buffers[stream]
                 async with self._changed:
-                    await self._changed.wait_for(lambda full=buffer: len(full) < _BUFFER)  # type: ignore[misc]
-                    buffer += data
+                    await self._changed.wait_for(lambda full=buffer: len(full) < _BUFFER or self._dropping)  # type: ignore[misc]
+                    buffer += data if len(buffer) < _BUFFER else b""
                     self._changed.notify_all()
         finally:
             self.ended.set()
@@ -75,16 +82,18 @@ class DockerProcess:
         self._kill = kill
         self._status: int | None = None
         self._stdin_open = True
+        self._turn = asyncio.Lock()
         self.streams = Streams(connection)
 
     async def write(self, data: bytes) -> None:
         """Send bytes to its standard input, waiting while the pipe is full."""
         view = memoryview(data)
-        while view:
-            if not self._stdin_open or self.streams.ended.is_set():
-                raise BrokenPipeError("standard input is closed")
-            await self._connection.write(bytes(view[:_CHUNK]))
-            view = view[_CHUNK:]
+        async with self._turn:
+            while view:
+                if not self._stdin_open or self.streams.ended.is_set():
+                    raise BrokenPipeError("standard input is closed")
+                await self._connection.write(bytes(view[:_CHUNK]))
+                view = view[_CHUNK:]
 
     async def close_stdin(self) -> None:
         """Close its standard input; idempotent."""
@@ -116,6 +125,7 @@ class DockerProcess:
     async def kill(self) -> None:
         """Kill the whole process tree inside the sandbox; idempotent."""
         await self.close_stdin()
+        await self.streams.drop()
         try:
             await self._kill()
         except SandboxError:

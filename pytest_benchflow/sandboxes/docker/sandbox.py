@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from pytest_benchflow.errors import SandboxError, SandboxSnapshotNotSupported
 from pytest_benchflow.sandboxes.base import Capabilities, ExecResult, SandboxImage, SandboxSpec
+from pytest_benchflow.sandboxes.commands import check_command, resolve_path
 from pytest_benchflow.sandboxes.mounts import check_mounts
 
 from . import transfer
@@ -117,6 +118,7 @@ class DockerSandbox:
         stdin: bytes | None = None,
     ) -> ExecResult:
         """Run a bash command line."""
+        check_command(self._spec.name, ["bash", "-c", cmd], user=user, cwd=cwd, env=env or {})
         command = Command(cmd, cwd=self._cwd(cwd), user=self._user(user), env=self._env(env))
         return await self._running().run(command, stdin=stdin, timeout_sec=timeout_sec)
 
@@ -129,23 +131,24 @@ class DockerSandbox:
         env: Mapping[str, str] | None = None,
     ) -> DockerProcess:
         """Start a program and return its byte pipe."""
+        check_command(self._spec.name, argv, user=user, cwd=cwd, env=env or {})
         return await self._running().open(argv, user=self._user(user), cwd=self._cwd(cwd), env=self._env(env))
 
     async def upload_file(self, source: Path, target: str) -> None:
         """Copy a host file to exactly `target`, keeping its mode."""
-        await transfer.upload_file(self._running(), source, target)
+        await transfer.upload_file(self._running(), source, self._path(target))
 
     async def upload_dir(self, source: Path, target: str) -> None:
         """Copy the content of a host directory into `target`."""
-        await transfer.upload_dir(self._running(), source, target)
+        await transfer.upload_dir(self._running(), source, self._path(target))
 
     async def download_file(self, source: str, target: Path) -> None:
         """Copy a file out of the sandbox."""
-        await transfer.download_file(self._running(), source, target)
+        await transfer.download_file(self._running(), self._path(source), target)
 
     async def download_dir(self, source: str, target: Path) -> None:
         """Copy the content of a directory out, safely."""
-        await transfer.download_dir(self._running(), source, target)
+        await transfer.download_dir(self._running(), self._path(source), target)
 
     def service(self, name: str) -> DockerService:
         """Return another container of the compose project."""
@@ -179,6 +182,9 @@ class DockerSandbox:
         if self._container is None:
             raise SandboxError(f"sandbox {self._spec.name} is not running; call start() first")
         return self._container
+
+    def _path(self, path: str) -> str:
+        return resolve_path(self._spec.name, path, self.workdir)
 
     def _cwd(self, cwd: str | None) -> str:
         return str(PurePosixPath(self.workdir) / (cwd or ""))

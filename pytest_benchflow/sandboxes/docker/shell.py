@@ -24,6 +24,7 @@ from .frames import STDERR, STDOUT, Capture, frames
 from .process import DockerProcess
 
 ROOT = frozenset({"", "0", "root", "0:0", "root:root"})
+_REFUSAL_SEC = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,14 @@ class ShellContainer(ABC):
     @abstractmethod
     async def kill(self, mark: str, began: float, user: str) -> None:
         """Kill every process of the command that began at a moment of the loop's clock; return when they are gone."""
+
+    async def has_ended(self) -> bool:
+        """Say whether the container has ended, so that what it says of files means nothing; a service's may go on."""
+        return False
+
+    async def is_dying(self) -> bool:
+        """Say whether the container has ended or is about to, where that can be known."""
+        return False
 
     async def run(
         self, command: Command, *, stdin: bytes | None = None, timeout_sec: float | None = None
@@ -114,7 +123,10 @@ class ShellContainer(ABC):
             process = DockerProcess(await self._execs.start(exec_id), lambda: self._execs.exit_code(exec_id), kill)
             self._processes.add(process)
             if not await self._execs.is_running(exec_id) and await process.wait() in NEVER_STARTED:
-                await process.streams.ended.wait()
+                # Streams that stay open belong to something that has started.
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_REFUSAL_SEC):
+                        await process.streams.ended.wait()
                 if reason := refusal(process.streams.seen(STDOUT) + process.streams.seen(STDERR)):
                     raise self._cannot_start(argv[0], reason)
         except asyncio.CancelledError:
@@ -148,12 +160,18 @@ class ShellContainer(ABC):
             if sending is not None:
                 sending.cancel()
             connection.close()
-        # Nobody told its end: the wrapper was killed, or never started.
+        # Nobody told its end: the wrapper was killed, alone or with everything else, or never started.
+        if await self.is_dying():
+            raise self.gone()
         await answer.flush()
         code = KILLED if await self._execs.is_running(exec_id) else await self._execs.exit_code(exec_id)
-        if code in NEVER_STARTED and (reason := refusal(first)):
+        if code in (1, *NEVER_STARTED) and (reason := refusal(first)):
             raise self._cannot_start(PurePosixPath(argv[0]).name, reason)
         return Ended(str(code), "0")
+
+    def gone(self) -> SandboxError:
+        """Return the error of whatever is asked of a container that has ended."""
+        return SandboxError(f"{self.title} is gone: its container has ended")
 
     def _cannot_start(self, program: str, reason: str) -> SandboxError:
         return SandboxError(f"{self.title}: {program} cannot be started: {reason}", retryable=False)

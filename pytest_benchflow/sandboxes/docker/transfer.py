@@ -43,7 +43,8 @@ exec tar -chf - -C {parent} -- {name}
 async def upload_file(container: ShellContainer, source: Path, target: str) -> None:
     """Copy a host file to exactly `target`, keeping its mode."""
     path = PurePosixPath(target)
-    await push(container, lambda stream: archive.pack_file(source, path.name, stream), str(path.parent))
+    name = path.name
+    await push(container, lambda stream: archive.pack_file(source, name, stream), str(path.parent), name)
 
 
 async def upload_dir(container: ShellContainer, source: Path, target: str) -> None:
@@ -61,19 +62,22 @@ async def download_dir(container: ShellContainer, source: str, target: Path) -> 
     await pull(container, lambda stream: archive.unpack_dir(stream, target), source, directory=True)
 
 
-async def push(container: ShellContainer, pack: Callable[[BinaryIO], None], directory: str) -> None:
-    """Unpack the tar stream that `pack` writes in a directory, made if need be."""
+async def push(container: ShellContainer, pack: Callable[[BinaryIO], None], directory: str, file: str = "") -> None:
+    """Unpack what `pack` writes, as a tar stream, in a directory, made if need be; `file` is its only one, if any."""
     channel = container.channel
     can_put = channel is not None and channel.can_put
     small = await container.engine.thread(lambda: _packed(pack)) if can_put else None
     if channel is not None and small is not None and channel.idle:
         said = Capture()
-        ended = await channel.put(Answer(said.feed, said.feed), directory, small)
+        ended = await channel.put(Answer(said.feed, said.feed), directory, small, file)
         if ended.status != "0":
             raise _cannot("write", directory, container, said.text())
         return
     path = container.quote(directory)
     text = f"mkdir -p -- {path} || exit; stat -f -c %T -- {path} 2>/dev/null || :"
+    if file:
+        target = container.quote(f"{directory}/{file}")
+        text = f"[ -d {target} ] && [ ! -L {target} ] && {{ echo {target} is a directory >&2; exit 1; }}; {text}"
     made = await container.run(Command(text, user="0"))
     if made.return_code:
         raise _cannot("write", directory, container, made.stderr)
@@ -86,7 +90,10 @@ async def push(container: ShellContainer, pack: Callable[[BinaryIO], None], dire
             lambda client: client.put_archive(container.id, directory, cast(bytes, streamed(pack)))
         )
     except EngineError as error:
-        raise _cannot("write", directory, container, error.reason) from None
+        if not can_put or "invalid symlink" not in error.reason:
+            raise _cannot("write", directory, container, error.reason) from None
+        # The engine makes no link that leads out of the directory, where nothing but the sandbox could be harmed.
+        await _push_by_tar(container, pack, directory)
 
 
 async def _push_by_tar(container: ShellContainer, pack: Callable[[BinaryIO], None], directory: str) -> None:
@@ -118,6 +125,8 @@ async def pull(container: ShellContainer, unpack: Callable[[BinaryIO], None], so
     except EngineError as error:
         if error.status != 404 and "not a directory" not in error.reason:
             raise _cannot("read", source, container, error.reason) from None
+        if await container.has_ended():
+            raise container.gone() from None
         raise _not_found(source, container, directory, wrong=error.status != 404) from None
     if not right:
         raise _not_found(source, container, directory, wrong=True)

@@ -13,7 +13,7 @@ from pytest_benchflow.sandboxes.base import SandboxSpec
 from .context import BuildContext
 from .dockerfile import parse
 from .environment import Host
-from .image import Copy, Image, Plan, Run, Step
+from .image import Copy, Image, Plan, Run, Stage, Step
 from .launcher import Launcher
 from .layers import LayerStore, layer_name
 from .machine import Machine, MachineConfig
@@ -21,7 +21,7 @@ from .mirror import ensure_mirror
 from .plan import make_plan
 from .steps import copy_between, copy_files, run_command, sources_of
 
-_FORMAT = "2"
+_FORMAT = "3"
 #: Mount options must fit one memory page: this many names do.
 MAX_LAYERS = 120
 _CACHE_ADVICE = "if its layer cache is no local disk (NFS, or a container's overlay), set BF_CACHE_DIR to one that is"
@@ -53,7 +53,7 @@ class Builder:
             return Built(Image(), await self._base(spec.name))
         name = f"{dockerfile.parent.name}/{dockerfile.name}"
         plan = make_plan(parse(dockerfile.read_text(errors="replace"), name), self._host.path)
-        if (count := max(len(steps) for steps in (plan.steps, *plan.stages))) > MAX_LAYERS:
+        if (count := max(map(len, (plan.steps, *(stage.steps for stage in plan.stages))))) > MAX_LAYERS:
             raise BuildError(f"{name}: {count} RUN, COPY and ADD; at most {MAX_LAYERS} fit, join some")
         job = _Job(self._launcher, self._store, self._host, plan, BuildContext(dockerfile.parent), name)
         try:
@@ -117,7 +117,7 @@ class _Job:
         for step in steps:
             origin = None
             if isinstance(step, Copy) and step.stage is not None:
-                origin = await self._stage(self._plan.stages[step.stage], bare, rebuilt)
+                origin = await self._origin(self._plan.stages[step.stage], bare, rebuilt)
             self.where = f"{self._name}:{step.line}"
             base = replace(base, layers_dir=str(self._store.path))
             key = await asyncio.to_thread(self._key, key, step, origin[0] if origin else None)
@@ -130,6 +130,10 @@ class _Job:
                 rebuilt.add(layer)
             base = replace(base, layers=(layer, *base.layers))
         return key, base
+
+    async def _origin(self, stage: Stage, bare: MachineConfig, rebuilt: set[str] | None) -> tuple[str, MachineConfig]:
+        key, base = await self._stage(stage.steps, bare, rebuilt)
+        return _hash(key, stage.dirs), replace(base, dirs=stage.dirs)
 
     def _is_ready(self, layer: str, rebuilt: set[str] | None) -> bool:
         return self._store.has(layer) and (rebuilt is None or layer in rebuilt)
@@ -148,7 +152,9 @@ class _Job:
 
     async def _make(self, step: Step, base: MachineConfig, layer: str, origin: MachineConfig | None) -> None:
         async with self._store.building(layer) as directory:
-            config = replace(base, write_dir=directory, keeps=True, dirs=step.image.dirs)
+            # A command before this one may have removed the directory that it is to run in.
+            dirs = (*step.image.dirs, step.image.workdir or "/") if isinstance(step, Run) else step.image.dirs
+            config = replace(base, write_dir=directory, keeps=True, dirs=dirs)
             try:
                 machine = await Machine.start(self._launcher, config)
             except SandboxError as error:
@@ -164,8 +170,7 @@ class _Job:
                 await asyncio.shield(machine.stop())
 
     async def _copy_between(self, step: Copy, origin: MachineConfig, machine: Machine) -> None:
-        dirs = tuple(path for before in self._plan.stages[step.stage or 0] for path in before.image.dirs)
-        source = await Machine.start(self._launcher, replace(origin, dirs=dirs))
+        source = await Machine.start(self._launcher, origin)
         try:
             await copy_between(step, source, machine, self.where)
         finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import hashlib
 import os
 import stat
@@ -10,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from pytest_benchflow.sandboxes import archive
-
-from .ignore import IgnoreRules
+from pytest_benchflow.sandboxes.patterns import IgnoreRules, is_pattern, matches
 
 
 class ContextError(ValueError):
@@ -40,13 +38,13 @@ class BuildContext:
         self._ignore = IgnoreRules.read(directory / ".dockerignore")
 
     def find(self, pattern: str) -> list[Source]:
-        """Resolve one source word; wildcards may match several files."""
+        """Resolve one source word; wildcards may match several files, or none."""
         name = os.path.normpath(pattern.lstrip("/") or ".")
         if name == ".." or name.startswith("../"):
             raise ContextError(f"{pattern}: lies outside the build context {self._top}")
-        names = self._glob(name) if any(char in name for char in "*?[") else [name]
+        names = self._glob(name) if is_pattern(name) else [name]
         found = [Source(self._resolve(match), match) for match in names if self._is_there(match)]
-        if not found or not all(source.path.exists() for source in found):
+        if not all(source.path.exists() for source in found) or (not found and not is_pattern(name)):
             raise ContextError(f"{pattern}: not found in {self._top}")
         return found
 
@@ -86,7 +84,7 @@ class BuildContext:
                 for parent in found
                 if (self._top / parent).is_dir()
                 for entry in sorted(os.listdir(self._top / parent))
-                if fnmatch.fnmatchcase(entry, part)
+                if matches(entry, part)
             ]
         return found
 

@@ -89,7 +89,7 @@ def _joined(file: Dockerfile, lines: list[str]) -> Iterator[tuple[int, str, tupl
             continue
         start = start if parts else number
         stripped = line.rstrip()
-        if stripped.endswith(escape) and (escape == "`" or not stripped.endswith("\\\\\\")):
+        if stripped.endswith(escape) and not stripped.endswith(escape * 2):
             parts.append(stripped[:-1])
             continue
         text = "".join([*parts, line]).strip()
@@ -121,7 +121,8 @@ def _json_words(text: str) -> tuple[str, ...] | None:
     if not text.startswith("["):
         return None
     try:
-        words = json.loads(text)
+        # What follows the list is ignored.
+        words, _ = json.JSONDecoder().raw_decode(text)
     except (ValueError, RecursionError):
         return None
     if isinstance(words, list) and words and all(isinstance(word, str) for word in words):

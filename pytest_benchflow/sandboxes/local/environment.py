@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -82,6 +83,11 @@ class Host:
     def path(self) -> str:
         """The PATH of programs that are given none."""
         return f"{SYSTEM_PATH}:{self.python_prefix}/bin" if self.lends_python else SYSTEM_PATH
+
+    @cached_property
+    def bash(self) -> str:
+        """Where bash is, whatever PATH a program is given."""
+        return shutil.which("bash", path=self.path) or "bash"
 
     def variables(self, *, network: bool) -> dict[str, str]:
         """Return the environment that every program starts from."""

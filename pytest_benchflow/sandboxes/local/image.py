@@ -17,7 +17,7 @@ class Image:
     user: str | None = None
     shell: tuple[str, ...] = DEFAULT_SHELL
     dirs: tuple[str, ...] = ()
-    """Every WORKDIR so far: they exist from then on."""
+    """Every WORKDIR since the last step: they exist from then on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +57,21 @@ Step = Run | Copy
 
 
 @dataclass(frozen=True, slots=True)
+class Stage:
+    """A stage that others copy from."""
+
+    steps: tuple[Step, ...]
+    """From the host on."""
+    dirs: tuple[str, ...]
+    """Every WORKDIR after the last step."""
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """All of a Dockerfile: what to do and what comes out."""
 
     steps: tuple[Step, ...]
     image: Image
     notes: tuple[str, ...]
-    stages: tuple[tuple[Step, ...], ...] = ()
-    """The steps of each stage before the last, from the host on."""
+    stages: tuple[Stage, ...] = ()
+    """Those before the last."""

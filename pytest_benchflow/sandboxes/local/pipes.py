@@ -11,74 +11,76 @@ CAPTURE_BYTES = 16 << 20
 _CHUNK = 1 << 18
 
 
-class ReadPipe:
-    """The runner's end of a program's output."""
+class _Pipe:
+    """One end of a pipe; whoever waits for it takes turns, and is woken when it is closed."""
 
     def __init__(self, fd: int) -> None:
         os.set_blocking(fd, False)
         self._fd: int | None = fd
+        self._turn = asyncio.Lock()
+        self._ready: asyncio.Future[None] | None = None
+
+    def close(self) -> None:
+        """Let go of it; idempotent."""
+        if self._fd is not None:
+            fd, self._fd = self._fd, None
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(fd)
+            loop.remove_writer(fd)
+            os.close(fd)
+            self._wake()
+
+    async def _until(self, *, writable: bool) -> None:
+        """Wait until the pipe can be used, or is closed."""
+        loop = asyncio.get_running_loop()
+        assert self._fd is not None
+        fd, self._ready = self._fd, loop.create_future()
+        add, remove = (loop.add_writer, loop.remove_writer) if writable else (loop.add_reader, loop.remove_reader)
+        add(fd, self._wake)
+        try:
+            await self._ready
+        finally:
+            # Once closed, the number may be another file's.
+            if self._fd is not None:
+                remove(fd)
+
+    def _wake(self) -> None:
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_result(None)
+
+
+class ReadPipe(_Pipe):
+    """The runner's end of a program's output."""
 
     async def read(self, n: int) -> bytes:
         """Return up to `n` bytes, b"" at the end."""
-        while self._fd is not None:
-            try:
-                data = os.read(self._fd, n)
-            except BlockingIOError:
-                await _until(self._fd, writable=False)
-                continue
-            if not data:
-                self.close()
-            return data
+        async with self._turn:
+            while self._fd is not None and n:
+                try:
+                    data = os.read(self._fd, n)
+                except BlockingIOError:
+                    await self._until(writable=False)
+                    continue
+                if not data:
+                    self.close()
+                return data
         return b""
 
-    def close(self) -> None:
-        """Stop reading; idempotent."""
-        if self._fd is not None:
-            fd, self._fd = self._fd, None
-            asyncio.get_running_loop().remove_reader(fd)
-            os.close(fd)
 
-
-class WritePipe:
+class WritePipe(_Pipe):
     """The runner's end of a program's input."""
-
-    def __init__(self, fd: int) -> None:
-        os.set_blocking(fd, False)
-        self._fd: int | None = fd
 
     async def write(self, data: bytes) -> None:
         """Send all of `data`, waiting while the pipe is full; BrokenPipeError if nobody reads."""
         view = memoryview(data)
-        while view:
-            if self._fd is None:
-                raise BrokenPipeError("standard input is closed")
-            try:
-                view = view[os.write(self._fd, view[:_CHUNK]) :]
-            except BlockingIOError:
-                await _until(self._fd, writable=True)
-
-    def close(self) -> None:
-        """Signal the end of the input; idempotent."""
-        if self._fd is not None:
-            fd, self._fd = self._fd, None
-            asyncio.get_running_loop().remove_writer(fd)
-            os.close(fd)
-
-
-async def _until(fd: int, *, writable: bool) -> None:
-    loop = asyncio.get_running_loop()
-    ready = loop.create_future()
-
-    def wake() -> None:
-        if not ready.done():
-            ready.set_result(None)
-
-    add, remove = (loop.add_writer, loop.remove_writer) if writable else (loop.add_reader, loop.remove_reader)
-    add(fd, wake)
-    try:
-        await ready
-    finally:
-        remove(fd)
+        async with self._turn:
+            while view:
+                if self._fd is None:
+                    raise BrokenPipeError("standard input is closed")
+                try:
+                    view = view[os.write(self._fd, view[:_CHUNK]) :]
+                except BlockingIOError:
+                    await self._until(writable=True)
 
 
 class Collector:

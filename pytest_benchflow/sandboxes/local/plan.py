@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from . import heredoc
 from .dockerfile import Dockerfile, Instruction
-from .image import Copy, Image, Plan, Run, Step
+from .image import Copy, Image, Plan, Run, Stage, Step
 from .substitution import SubstitutionError, expand, expand_text, split_words
 
 #: What Docker calls the machine that a kernel names like this.
@@ -47,7 +47,7 @@ class _Planner:
                 raise self._file.error(item.line, f"{item.keyword} {item.text}: {error}") from None
         if self._ignored:
             self._notes.append(f"{', '.join(sorted(set(self._ignored)))} has no effect in the local sandbox")
-        stages = tuple(steps for steps, _ in self._stages)
+        stages = tuple(Stage(steps, image.dirs) for steps, image in self._stages)
         return Plan(tuple(self._steps), self._image, tuple(dict.fromkeys(self._notes)), stages)
 
     def _interpret(self, item: Instruction) -> None:
@@ -81,8 +81,8 @@ class _Planner:
             self._stages.append((tuple(self._steps), self._image))
         self._in_stage = True
         base = expand(item.text, self._global_args, self._file.escape).split()
-        if not base:
-            raise self._file.error(item.line, f"FROM {item.text} names no image")
+        if len(base) != 1 and not (len(base) == 3 and base[1].upper() == "AS"):
+            raise self._file.error(item.line, f"FROM {item.text} is neither FROM IMAGE nor FROM IMAGE AS NAME")
         parent = self._names.get(base[0].lower())
         steps, self._image = self._stages[parent] if parent is not None else ((), Image())
         self._steps, self._args = list(steps), {}
@@ -90,7 +90,7 @@ class _Planner:
             self._notes.append(f"FROM {base[0]} is the host's own system here")
         number = len(self._stages)
         self._names[str(number)] = number
-        if len(base) == 3 and base[1].upper() == "AS":
+        if len(base) == 3:
             self._names[base[2].lower()] = number
 
     def _arg(self, item: Instruction) -> None:
@@ -123,7 +123,7 @@ class _Planner:
         argv, script = item.words, None
         if argv is None:
             argv, script = _command(item, self._image.shell)
-        self._steps.append(Run(item.line, item.text, argv, self._image, dict(self._args), script))
+        self._add(Run(item.line, item.text, argv, self._image, dict(self._args), script))
 
     def _copy(self, item: Instruction) -> None:
         stage = self._source_stage(item)
@@ -142,9 +142,7 @@ class _Planner:
             )
         if stage is not None:
             sources = tuple(posixpath.normpath(f"/{word}").replace("//", "/") for word in sources)
-            if pattern := next((word for word in sources if any(char in word for char in "*?[")), None):
-                raise self._file.unsupported(item.line, f"{item.keyword} --from with a pattern ({pattern})")
-        self._steps.append(
+        self._add(
             Copy(
                 item.line,
                 f"{item.keyword} {item.text}",
@@ -158,6 +156,10 @@ class _Planner:
                 stage=stage,
             )
         )
+
+    def _add(self, step: Step) -> None:
+        self._steps.append(step)
+        self._image = replace(self._image, dirs=())
 
     def _source_stage(self, item: Instruction) -> int | None:
         if "from" not in item.flags:

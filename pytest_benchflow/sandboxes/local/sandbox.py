@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from pytest_benchflow.errors import SandboxError, UnsupportedError
 from pytest_benchflow.sandboxes import archive
 from pytest_benchflow.sandboxes.base import Capabilities, ExecResult, SandboxImage, SandboxSpec
+from pytest_benchflow.sandboxes.commands import check_command, resolve_path
 from pytest_benchflow.sandboxes.mounts import check_mounts
 
 from .builder import Builder, Built
@@ -60,7 +61,9 @@ class LocalSandbox:
     @property
     def workdir(self) -> str:
         """The working directory of commands that name none."""
-        return self._spec.workdir or self._image.workdir or "/app"
+        if self._spec.workdir is None and self._image.workdir is None:
+            return "/app"
+        return str(PurePosixPath("/", self._image.workdir or "", self._spec.workdir or ""))
 
     @property
     def capabilities(self) -> Capabilities:
@@ -137,7 +140,7 @@ class LocalSandbox:
         stdin: bytes | None = None,
     ) -> ExecResult:
         """Run a bash command line."""
-        command = self._command(["bash", "-c", cmd], user, cwd, env)
+        command = self._command([self._host.bash, "-c", cmd], user, cwd, env)
         return await self._running().run(command, stdin=stdin or b"", timeout_sec=timeout_sec)
 
     async def open_process(
@@ -153,22 +156,24 @@ class LocalSandbox:
 
     async def upload_file(self, source: Path, target: str) -> None:
         """Copy a host file to exactly `target`, keeping its mode."""
-        path = PurePosixPath(target)
+        path = PurePosixPath(self._path(target))
         await self._running().push(
             lambda stream: archive.pack_file(source, path.name, stream), Target(str(path.parent))
         )
 
     async def upload_dir(self, source: Path, target: str) -> None:
         """Copy the content of a host directory into `target`."""
-        await self._running().push(lambda stream: archive.pack_dir(source, stream), Target(target))
+        await self._running().push(lambda stream: archive.pack_dir(source, stream), Target(self._path(target)))
 
     async def download_file(self, source: str, target: Path) -> None:
         """Copy a file out of the sandbox."""
-        await self._running().pull(lambda stream: archive.unpack_file(stream, target), source, directory=False)
+        path = self._path(source)
+        await self._running().pull(lambda stream: archive.unpack_file(stream, target), path, directory=False)
 
     async def download_dir(self, source: str, target: Path) -> None:
         """Copy the content of a directory out, safely."""
-        await self._running().pull(lambda stream: archive.unpack_dir(stream, target), source, directory=True)
+        path = self._path(source)
+        await self._running().pull(lambda stream: archive.unpack_dir(stream, target), path, directory=True)
 
     async def snapshot(self, name: str | None = None) -> SandboxImage:
         """Keep all files as a layer, for this run."""
@@ -184,6 +189,9 @@ class LocalSandbox:
         await self._end()
         await self._bring_up(built)
 
+    def _path(self, path: str) -> str:
+        return resolve_path(self._spec.name, path, self.workdir)
+
     def _running(self) -> Machine:
         if self._machine is None:
             raise SandboxError(f"sandbox {self._spec.name} is not running; call start() first")
@@ -192,9 +200,10 @@ class LocalSandbox:
     def _command(
         self, argv: Sequence[str], user: str | int | None, cwd: str | None, env: Mapping[str, str] | None
     ) -> Command:
+        check_command(self._spec.name, argv, user=user, cwd=cwd, env=env or {})
         return Command(
             argv,
-            cwd=cwd or self.workdir,
+            cwd=str(PurePosixPath(self.workdir, cwd or "")),
             user=self._user(user),
             env={
                 **self._host.variables(network=self._spec.network),

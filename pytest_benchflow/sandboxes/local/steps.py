@@ -9,10 +9,12 @@ import tarfile
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from pytest_benchflow.errors import BuildError, SandboxError
 from pytest_benchflow.sandboxes import archive
+from pytest_benchflow.sandboxes.patterns import is_pattern, matches
 
 from .context import BuildContext, ContextError, Source
 from .environment import Host
@@ -21,6 +23,7 @@ from .machine import Command, Machine
 from .transfer import Target
 
 _TAIL_LINES = 30
+_LIST = 'shopt -s nullglob dotglob; files=("$1"/*); ((${#files[@]})) && printf "%s\\0" "${files[@]}"'
 
 
 async def run_command(step: Run, machine: Machine, host: Host, where: str) -> None:
@@ -33,7 +36,8 @@ async def run_command(step: Run, machine: Machine, host: Host, where: str) -> No
         env={**host.variables(network=True), **step.args, **image.env},
         merge=True,
     )
-    result = await machine.run(command, stdin=(step.script or "").encode(errors="surrogateescape"))
+    with _told_with(f"RUN {step.text}", where):
+        result = await machine.run(command, stdin=(step.script or "").encode(errors="surrogateescape"))
     if result.return_code != 0:
         tail = result.stdout.rstrip().splitlines()[-_TAIL_LINES:]
         first = f"{where}: RUN {step.text}: exit status {result.return_code}"
@@ -43,16 +47,15 @@ async def run_command(step: Run, machine: Machine, host: Host, where: str) -> No
 async def copy_files(step: Copy, machine: Machine, context: BuildContext, where: str) -> None:
     """Copy the files of a COPY or ADD as Docker would place them."""
     sources = sources_of(step, context, where)
-    into_directory = step.target.endswith("/") or len(sources) + len(step.files) > 1
     path = step.target.rstrip("/") or "/"
     tree = Target(path, step.owner, step.mode)
-    file = Target(path, step.owner, step.mode, is_file=not into_directory)
-    with _told_with(step, where):
+    file = Target(path, step.owner, step.mode, is_file=not step.target.endswith("/"))
+    with _told_with(step.text, where):
         for source in sources:
             if source.path.is_dir():
                 await machine.push(_pack_directory(source, context), tree)
-            elif step.unpack and tarfile.is_tarfile(source.path):
-                await machine.push(_send_archive(source), tree)
+            elif step.unpack and _is_archive(source.path):
+                await machine.push(_send_archive(source), Target(path, step.owner, keep_owners=True))
             else:
                 await machine.push(_pack_file(source), file)
         for name, content in step.files:
@@ -61,25 +64,44 @@ async def copy_files(step: Copy, machine: Machine, context: BuildContext, where:
 
 async def copy_between(step: Copy, source: Machine, target: Machine, where: str) -> None:
     """Copy what a COPY --from names out of the machine of another stage."""
-    into_directory = step.target.endswith("/") or len(step.sources) > 1
+    names = [name for word in step.sources for name in await _fitting(source, word)]
+    if not names:
+        raise BuildError(f"{where}: {step.text}: fits nothing in the stage it is copied from")
+    into_directory = step.target.endswith("/")
+    _check_target(step, len(names), where)
     path = step.target.rstrip("/") or "/"
-    for name in step.sources:
+    for name in names:
         with tempfile.TemporaryFile() as file:
             is_directory = await _take(source, name, file, where)
             file.seek(0)
             is_file = not (is_directory or into_directory)
             place = Target(path, step.owner, step.mode, is_file, keep_owners=step.owner is None)
-            with _told_with(step, where):
+            with _told_with(step.text, where):
                 await target.push(lambda stream, file=file: shutil.copyfileobj(file, stream), place)  # type: ignore[misc]
 
 
 @contextlib.contextmanager
-def _told_with(step: Copy, where: str) -> Iterator[None]:
-    """Name the line in what a failed copy says."""
+def _told_with(step: str, where: str) -> Iterator[None]:
+    """Name the line and the step in what a failure says."""
     try:
         yield
     except SandboxError as error:
-        raise BuildError(f"{where}: {step.text}: {error.message}") from None
+        raise BuildError(f"{where}: {step}: {error.message}", retryable=error.retryable) from None
+
+
+async def _fitting(machine: Machine, pattern: str) -> list[str]:
+    """List the paths of a machine that fit a pattern; one that is none fits itself."""
+    found = [""]
+    for part in PurePosixPath(pattern).parts[1:] if is_pattern(pattern) else ():
+        found = [
+            f"{parent}/{name}" for parent in found for name in await _names(machine, parent) if matches(name, part)
+        ]
+    return sorted(found) if is_pattern(pattern) else [pattern]
+
+
+async def _names(machine: Machine, directory: str) -> list[str]:
+    listed = await machine.run(Command(("bash", "-c", _LIST, "bash", directory)))
+    return [path.rpartition("/")[2] for path in listed.stdout.split("\0")[:-1]]
 
 
 async def _take(source: Machine, name: str, file: BinaryIO, where: str) -> bool:
@@ -96,11 +118,31 @@ async def _take(source: Machine, name: str, file: BinaryIO, where: str) -> bool:
 
 
 def sources_of(step: Copy, context: BuildContext, where: str) -> list[Source]:
-    """Find what a COPY or ADD names."""
+    """Find what a COPY or ADD names; a pattern that fits nothing is no error as long as another source is there."""
+    keyword = step.text.split(maxsplit=1)[0]
     try:
-        return [found for word in step.sources for found in context.find(word)]
+        found = [source for word in step.sources for source in context.find(word)]
     except ContextError as error:
-        raise BuildError(f"{where}: {step.text.split(maxsplit=1)[0]} {error}") from None
+        raise BuildError(f"{where}: {keyword} {error}") from None
+    if not found and not step.files:
+        raise BuildError(f"{where}: {keyword} {' '.join(step.sources)}: fits nothing in the build context")
+    _check_target(step, len(found) + len(step.files), where)
+    return found
+
+
+def _check_target(step: Copy, count: int, where: str) -> None:
+    if count > 1 and not step.target.endswith("/"):
+        keyword = step.text.split(maxsplit=1)[0]
+        raise BuildError(f"{where}: {keyword} of several files needs a directory; write {step.target}/ as its target")
+
+
+def _is_archive(path: Path) -> bool:
+    """Say whether a file is an archive with anything in it."""
+    try:
+        with tarfile.open(path) as tar:
+            return tar.next() is not None
+    except tarfile.TarError:
+        return False
 
 
 def _pack_directory(source: Source, context: BuildContext) -> Callable[[BinaryIO], None]:

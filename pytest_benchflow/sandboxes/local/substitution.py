@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]")
 
 
 class SubstitutionError(ValueError):

@@ -44,7 +44,7 @@ async def push(control: Control, pack: Callable[[BinaryIO], None], target: Targe
 
     code, reason = await _transfer(control, number, status, errors, work)
     if code != guest.DONE:
-        raise SandboxError(f"cannot write {target.path} in sandbox {control.name}: {reason}")
+        raise SandboxError(f"cannot write {target.path} in sandbox {control.name}: {reason}", retryable=False)
 
 
 async def pull(control: Control, unpack: Callable[[BinaryIO], None], source: str, *, directory: bool) -> None:
@@ -69,10 +69,10 @@ async def pull(control: Control, unpack: Callable[[BinaryIO], None], source: str
         raise FileNotFoundError(f"no {kind} {source} in sandbox {control.name}")
     if code == guest.WRONG_KIND:
         raise FileNotFoundError(f"{source} in sandbox {control.name} is no {kind}")
-    if failure:
+    if failure and not reason:
         raise failure[0]
     if code != guest.DONE:
-        raise SandboxError(f"cannot read {source} in sandbox {control.name}: {reason}")
+        raise SandboxError(f"cannot read {source} in sandbox {control.name}: {reason}", retryable=False)
 
 
 async def _transfer(

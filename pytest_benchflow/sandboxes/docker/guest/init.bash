@@ -41,10 +41,16 @@ bf_run() {
   bf_worker=$! bf_nonce=$1
 }
 
-# NONCE DIRECTORY BLOCKS: unpack the archive that follows in the input. It is read to its end whatever happens.
+# NONCE DIRECTORY BLOCKS [FILE]: unpack the archive that follows in the input. It is read to its end whatever happens.
+# Where its only file is to be, tar would put it in the place of an empty directory.
 bf_put() {
   dd bs=65536 count="$3" iflag=fullblock status=none | {
-    mkdir -p -- "$2" 2>&8 && tar -xpf - -C "$2" 2>&8
+    if [[ -n $4 && -d $2/$4 && ! -L $2/$4 ]]; then
+      echo "$2/$4 is a directory" >&8
+      false
+    else
+      mkdir -p -- "$2" 2>&8 && tar -xpf - -C "$2" 2>&8
+    fi
     bf_status=$?
     cat >/dev/null
     exit "$bf_status"

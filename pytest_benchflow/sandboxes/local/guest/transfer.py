@@ -5,6 +5,7 @@ This runs inside the sandbox's root, so whatever a link there points to is the s
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import tarfile
@@ -31,20 +32,27 @@ def extract(message: wire.Message, fds: list[int]) -> int:
         owner = _owner(message["owner"])
         path: str = message["path"]
         exact = message["is_file"] and not os.path.isdir(path)
-        path, name = os.path.split(path) if exact else (path, None)
+        path, name = os.path.split(os.path.realpath(path)) if exact else (path, None)
         _make_directories(path, *owner)
         with open(source, "rb", closefd=False) as stream, tarfile.open(fileobj=stream, mode="r|*") as tar:
             _unpack(tar, path, name, None if message["keep_owners"] else owner, message["mode"])
     except BaseException as error:
-        os.write(errors, str(error).encode(errors="replace")[:4096])
-        return FAILED
+        return _fail(error, errors)
     return DONE
+
+
+def _fail(error: BaseException, errors: int) -> int:
+    text = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        text = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    os.write(errors, text.encode(errors="replace")[:4096])
+    return FAILED
 
 
 def _owner(owner: str | None) -> tuple[int, int]:
     if owner is None:
         return 0, 0
-    user = users.resolve(owner)
+    user = users.resolve(f"0{owner}" if owner.startswith(":") else owner)
     # `COPY --chown=1000` without a group means the group of the same number.
     gid = user.gid if ":" in owner or not owner.isdigit() else int(owner)
     return user.uid, gid
@@ -55,22 +63,19 @@ def _unpack(tar: tarfile.TarFile, top: str, name: str | None, owner: tuple[int, 
     top = top.rstrip("/")
     late: list[tuple[str, int]] = []
     for member in tar:
-        path = os.path.normpath(f"{top}/{name or member.name.lstrip('/')}")
-        if path != (top or "/") and not path.startswith(f"{top}/"):
-            continue
+        # A name that would climb out is taken as one in `top`.
+        path = top + os.path.normpath(f"/{name or member.name.lstrip('/')}")
         bits = member.mode & 0o7777 if mode is None else mode
         uid, gid = owner or (member.uid, member.gid)
         if member.isdir():
             _make_directory(path)
             late.append((path, bits))
         else:
-            _make_directories(os.path.dirname(path), uid, gid)
+            _make_directories(os.path.dirname(path), *(owner or (0, 0)))
             if not _make_entry(tar, member, path, top, bits):
                 continue
-        if uid or gid:
-            os.chown(path, uid, gid, follow_symlinks=False)
-            if not member.issym():
-                os.chmod(path, bits)
+        if (uid or gid) and _chown(path, uid, gid) and not member.issym():
+            os.chmod(path, bits)
     for path, bits in reversed(late):
         os.chmod(path, bits)
 
@@ -81,7 +86,18 @@ def _make_directories(path: str, uid: int, gid: int) -> None:
         _make_directories(os.path.dirname(path), uid, gid)
         os.mkdir(path, 0o755)
         if uid or gid:
-            os.chown(path, uid, gid)
+            _chown(path, uid, gid)
+
+
+def _chown(path: str, uid: int, gid: int) -> bool:
+    """Change the owner, not of what a link leads to; False where only root exists."""
+    try:
+        os.chown(path, uid, gid, follow_symlinks=False)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        return False
+    return True
 
 
 def _make_directory(path: str) -> None:
@@ -93,7 +109,9 @@ def _make_directory(path: str) -> None:
 
 def _make_entry(tar: tarfile.TarFile, member: tarfile.TarInfo, path: str, top: str, bits: int) -> bool:
     """Make a file or link; an existing link is replaced, never written through."""
-    if os.path.lexists(path) and not (os.path.isdir(path) and not os.path.islink(path)):
+    if os.path.isdir(path) and not os.path.islink(path):
+        raise IsADirectoryError(errno.EISDIR, "a directory is in the way", path)
+    if os.path.lexists(path):
         os.unlink(path)
     if member.issym():
         os.symlink(member.linkname, path)
@@ -128,30 +146,39 @@ def archive(message: wire.Message, fds: list[int]) -> int:
                     _add(tar, path, name)
             else:
                 _add(tar, os.path.realpath(source), os.path.basename(source))
-    except (FileNotFoundError, NotADirectoryError):
-        return MISSING
     except BrokenPipeError:
         return FAILED
     except BaseException as error:
-        os.write(errors, str(error).encode(errors="replace")[:4096])
-        return FAILED
+        return MISSING if _leads_nowhere(error) else _fail(error, errors)
     return DONE
+
+
+def _leads_nowhere(error: BaseException) -> bool:
+    """Say whether nothing can be at a path, be it for links in a ring or for its length."""
+    nowhere = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
+    return isinstance(error, OSError) and error.errno in nowhere
 
 
 def _walk(top: str, prefix: str = "") -> Iterator[tuple[str, str]]:
     todo = [(top, prefix)]
     while todo:
         directory, prefix = todo.pop()
-        with os.scandir(directory) as entries:
-            for entry in sorted(entries, key=lambda entry: entry.name):
-                name = f"{prefix}{entry.name}"
-                yield entry.path, name
-                if entry.is_dir(follow_symlinks=False):
-                    todo.append((entry.path, f"{name}/"))
+        try:
+            with os.scandir(directory) as entries:
+                found = sorted(entries, key=lambda entry: entry.name)
+        except OSError as error:
+            if not prefix or not _leads_nowhere(error):
+                raise
+            continue
+        for entry in found:
+            name = f"{prefix}{entry.name}"
+            yield entry.path, name
+            if entry.is_dir(follow_symlinks=False):
+                todo.append((entry.path, f"{name}/"))
 
 
 def _add(tar: tarfile.TarFile, path: str, name: str) -> None:
-    """Add one entry; what is no file, directory or link stays behind, as does what vanished meanwhile."""
+    """Add one entry; what is no file, directory or link stays behind, as does what vanished or lies too deep."""
     try:
         status = os.lstat(path)
         info = tarfile.TarInfo(name)
@@ -165,8 +192,9 @@ def _add(tar: tarfile.TarFile, path: str, name: str) -> None:
         elif stat.S_ISLNK(status.st_mode):
             info.type, info.linkname = tarfile.SYMTYPE, os.readlink(path)
             tar.addfile(info)
-    except FileNotFoundError:
-        return
+    except OSError as error:
+        if not _leads_nowhere(error):
+            raise
 
 
 def _add_file(tar: tarfile.TarFile, path: str, info: tarfile.TarInfo) -> None:

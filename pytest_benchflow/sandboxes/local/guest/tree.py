@@ -8,6 +8,8 @@ import time
 
 #: A process stuck in the kernel cannot die; the caller must not wait for it for ever.
 PATIENCE_SEC = 10.0
+#: Stopped, traced, or dead.
+_HALTED = "TtZX"
 
 
 def kill(supervisor: int) -> int:
@@ -15,6 +17,9 @@ def kill(supervisor: int) -> int:
     # A stopped supervisor stays the parent of every orphan, so no descendant can slip away to init meanwhile.
     _signal(supervisor, signal.SIGSTOP)
     deadline = time.monotonic() + PATIENCE_SEC
+    # Until it has stopped, it may be about to have a child that nobody sees yet.
+    while (found := _state_and_parent(str(supervisor))) and found[0] not in _HALTED and time.monotonic() < deadline:
+        time.sleep(0.0005)
     # Stopped first, killed then: each one killed would only make room for the next child of a fork bomb.
     stopped: set[int] = set()
     while (new := set(descendants(supervisor)) - stopped) and time.monotonic() < deadline:
@@ -46,7 +51,7 @@ def resume() -> int:
 
 def _is_anything_running() -> bool:
     pids = (name for name in os.listdir("/proc") if name.isdigit() and int(name) not in (1, os.getpid()))
-    return any(found[0] not in "TtZX" for pid in pids if (found := _state_and_parent(pid)))
+    return any(found[0] not in _HALTED for pid in pids if (found := _state_and_parent(pid)))
 
 
 def descendants(root: int) -> list[int]:
