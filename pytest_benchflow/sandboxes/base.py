@@ -115,10 +115,7 @@ class Process(Protocol):
 
 @runtime_checkable
 class Service(Protocol):
-    """A container beside the sandbox, with an image, users, variables and a working directory of its own.
-
-    What is asked of it is a part of what a `Sandbox` can do, so `main`, which is the sandbox itself, is one too.
-    """
+    """Something that runs commands and keeps files: a sandbox, or a container beside it with an image of its own."""
 
     async def exec(
         self,
@@ -130,7 +127,10 @@ class Service(Protocol):
         timeout_sec: float | None = None,
         stdin: bytes | None = None,
     ) -> ExecResult:
-        """Run a command line with `sh`. On timeout the whole process tree is killed inside and TimeoutError raised."""
+        """Run a command line, with bash in a sandbox and with `sh` beside it.
+
+        On timeout the whole process tree is killed inside and TimeoutError raised.
+        """
 
     async def upload_file(self, source: Path, target: str) -> None:
         """Copy a host file to exactly `target`, keeping its mode; parents are made; owned by root."""
@@ -139,24 +139,14 @@ class Service(Protocol):
         """Copy the content of a host directory into `target`; symlinks stay links; owned by root."""
 
     async def download_file(self, source: str, target: Path) -> None:
-        """Copy a file out, also of a service that has ended; FileNotFoundError if there is none."""
+        """Copy a file out, of a container beside the sandbox also after its end; FileNotFoundError if there is none."""
 
     async def download_dir(self, source: str, target: Path) -> None:
-        """Copy the content of a directory out as `Sandbox` does, also of a service that has ended."""
-
-
-class HasServices(Protocol):
-    """What a sandbox can do beyond `Sandbox` if its `capabilities.services` says so."""
-
-    def service(self, name: str) -> Service:
-        """Return a service other than main; UsageError if there is none of that name."""
-
-    async def stop_main(self) -> None:
-        """End the sandbox itself with all that runs in it, but none of its services; `stop` then ends those."""
+        """Copy the content of a directory out, safely: no links that leave it, no special files, no set-uid bits."""
 
 
 @runtime_checkable
-class Sandbox(Protocol):
+class Sandbox(Service, Protocol):
     """One isolated machine. Users are names, numbers or None for the image's own user; paths are absolute."""
 
     @property
@@ -181,18 +171,6 @@ class Sandbox(Protocol):
     async def stop(self, *, delete: bool = True) -> None:
         """End every process and remove the sandbox; idempotent. With `delete=False` it stays for inspection."""
 
-    async def exec(
-        self,
-        cmd: str,
-        *,
-        user: str | int | None = None,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        timeout_sec: float | None = None,
-        stdin: bytes | None = None,
-    ) -> ExecResult:
-        """Run a bash command line. On timeout the whole process tree is killed inside and TimeoutError raised."""
-
     async def open_process(
         self,
         argv: Sequence[str],
@@ -203,23 +181,21 @@ class Sandbox(Protocol):
     ) -> Process:
         """Start a program and return its byte pipe."""
 
-    async def upload_file(self, source: Path, target: str) -> None:
-        """Copy a host file to exactly `target`, keeping its mode; parents are made; owned by root."""
-
-    async def upload_dir(self, source: Path, target: str) -> None:
-        """Copy the content of a host directory into `target`; symlinks stay links; owned by root."""
-
-    async def download_file(self, source: str, target: Path) -> None:
-        """Copy a file out of the sandbox; FileNotFoundError if there is none."""
-
-    async def download_dir(self, source: str, target: Path) -> None:
-        """Copy the content of a directory out, safely: no links that leave it, no special files, no set-uid bits."""
-
     async def snapshot(self, name: str | None = None) -> SandboxImage:
         """Keep all files as an image, without mounts and the spec's environment; programs stand still meanwhile."""
 
     async def restore(self, image: SandboxImage) -> None:
         """Have the files of an image and no process, started or not: instead of `start`, or to go back in time."""
+
+
+class HasServices(Protocol):
+    """What a sandbox can do beyond `Sandbox` if its `capabilities.services` says so."""
+
+    def service(self, name: str) -> Service:
+        """Return a service other than main; UsageError if there is none of that name."""
+
+    async def stop_main(self) -> None:
+        """End the sandbox itself with all that runs in it, but none of its services; `stop` then ends those."""
 
 
 class Backend(Protocol):
