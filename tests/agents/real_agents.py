@@ -76,8 +76,8 @@ TASKS: dict[str, tuple[str, float]] = {
     "solved": ("Make two files.", 120),
     "wrong-model": ("Be somebody else.", 60),
     "wrong-key": ("Come with a wrong key.", 12),
-    "failing": ("Meet a provider that fails.", 12),
-    "silent": ("Wait for an answer.", 12),
+    "failing": ("Meet a provider that fails.", 20),
+    "silent": ("Wait for an answer.", 20),
     "endless": ("Begin, and never end.", 40),
     "crash": ("Begin, and die.", 60),
 }
