@@ -86,6 +86,8 @@ class TaskFolder(pytest.Directory):
                 continue
             if not session.isinitpath(path, with_parents=is_dir):
                 if ignored(entry, path, task_files):
+                    if task_files and ignored.is_by_accident(entry.name):
+                        yield PassedOver.from_parent(self, path=path)
                     continue
                 if task_files and (task := self._task_in(entry.path, task_files)) is not None:
                     yield from task.collect() if at_once and task.is_plain else [task]
@@ -121,6 +123,18 @@ class Closed(pytest.File):
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
         """Refuse it."""
         raise self.CollectError(f"{self.path} cannot be read: Permission denied; check its permissions")
+
+
+class PassedOver(pytest.File):
+    """A task with a name that pytest leaves out unless it is told otherwise: build, dist, venv."""
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        """Warn of it."""
+        from pytest_benchflow.items import warn
+
+        advice = "give the task another name, or set norecursedirs"
+        warn(self, f"{self.nodeid}: pytest passes over directories called {self.path.name}; {advice}")
+        return []
 
 
 class Misnamed(pytest.File):

@@ -234,6 +234,21 @@ def test_a_name_that_nothing_can_show_is_an_error_of_that_task_only(
     assert len([*ET.parse(project.root / "r.xml").iter("testcase")]) == 4
 
 
+def test_a_task_that_pytest_passes_over_for_its_name_is_told(new_project: Callable[..., Project]) -> None:
+    project = new_project(ini="")
+    for name in ("build", "dist", ".hidden", "plain"):
+        project.task(f"tasks/{name}")
+    write_native_task(project.root / "tasks/venv")
+    told = "TaskFileWarning: tasks/{}: pytest passes over directories called {}; give the task another name*"
+    done = project.run("tasks", "--collect-only")
+    for name in ("build", "dist", "venv"):
+        done.stdout.fnmatch_lines([f"*{told.format(name, name)}"])
+    assert done.stdout.str().count("TaskFileWarning") == 3
+    assert project.run("tasks", "--collect-only", "--ignore=tasks/build").stdout.str().count("Warning") == 0
+    wanted = project.ids("tasks", "-o", "norecursedirs=dist")
+    assert [nodeid.split("/")[1] for nodeid in wanted] == [".hidden", "build", "plain", "venv"]
+
+
 def test_an_unknown_key_is_an_error_when_strict(broken: Project) -> None:
     done = broken.run("tasks/misspelt", "--bf-strict")
     assert done.ret == pytest.ExitCode.INTERRUPTED
