@@ -289,6 +289,12 @@ def test_a_directory_that_cannot_be_read_is_an_error(project: Project, mode: int
     assert "PermissionError" not in done.stdout
 
 
+def test_a_cache_that_cannot_be_made_is_done_without(new_project: Callable[..., Project]) -> None:
+    project = new_project(ini="").write({"file": ""})
+    project.task("tasks/one")
+    assert project.ids("tasks", "-o", "cache_dir=file/cache") == ["tasks/one/task.toml::oracle"]
+
+
 def test_a_conftest_in_the_folder_of_tasks_is_loaded(project: Project) -> None:
     project.task("tasks/one")
     project.write(
