@@ -24,7 +24,7 @@ TASK_FILES = ("task.toml", "task.md")
 def collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     """Claim a task or results, so that nothing inside is run on the host, or a folder of tasks; leave all others."""
     if holds_results(str(path)):
-        return Results.from_parent(parent, path=path)
+        return LeftResults.from_parent(parent, path=path)
     task_files = _task_files_in(str(path))
     if task_files and not _is_sayable(path.name):
         return Misnamed.of(parent, path)
@@ -55,7 +55,7 @@ class TaskDirectory(pytest.Directory):
         yield _node(self, _task_file(self.found, str(self.path)), self.found)
 
 
-class Results(pytest.Directory):
+class LeftResults(pytest.Directory):
     """What a job or a rollout left: files that agents wrote."""
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
