@@ -24,7 +24,7 @@ TASK_FILES = ("task.toml", "task.md")
 def collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     """Claim a task or results, so that nothing inside is run on the host, or a folder of tasks; leave all others."""
     if holds_results(str(path)):
-        return Results.from_parent(parent, path=path)
+        return LeftResults.from_parent(parent, path=path)
     task_files = _task_files_in(str(path))
     if task_files and not _is_sayable(path.name):
         return Misnamed.of(parent, path)
@@ -55,7 +55,7 @@ class TaskDirectory(pytest.Directory):
         yield _node(self, _task_file(self.found, str(self.path)), self.found)
 
 
-class Results(pytest.Directory):
+class LeftResults(pytest.Directory):
     """What a job or a rollout left: files that agents wrote."""
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
@@ -86,6 +86,8 @@ class TaskFolder(pytest.Directory):
                 continue
             if not session.isinitpath(path, with_parents=is_dir):
                 if ignored(entry, path, task_files):
+                    if task_files and ignored.is_by_accident(entry.name):
+                        yield PassedOver.from_parent(self, path=path)
                     continue
                 if task_files and (task := self._task_in(entry.path, task_files)) is not None:
                     yield from task.collect() if at_once and task.is_plain else [task]
@@ -121,6 +123,18 @@ class Closed(pytest.File):
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
         """Refuse it."""
         raise self.CollectError(f"{self.path} cannot be read: Permission denied; check its permissions")
+
+
+class PassedOver(pytest.File):
+    """A task with a name that pytest leaves out unless it is told otherwise: build, dist, venv."""
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        """Warn of it."""
+        from pytest_benchflow.items import warn
+
+        advice = "give the task another name, or set norecursedirs"
+        warn(self, f"{self.nodeid}: pytest passes over directories called {self.path.name}; {advice}")
+        return []
 
 
 class Misnamed(pytest.File):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 _PYTESTS_OWN = "main"
+_PYTESTS_NAMES = {"*.egg", ".*", "_darcs", "build", "CVS", "dist", "node_modules", "venv", "{arch}"}
 _LISTS = ("collect_ignore", "collect_ignore_glob")
 
 
@@ -21,9 +22,11 @@ class Ignored:
         self._ask = folder.ihook.pytest_ignore_collect
         manager = folder.config.pluginmanager
         patterns = [str(pattern) for pattern in self._config.getini("norecursedirs")]
+        self._by_default = {*patterns} == _PYTESTS_NAMES
+        self._was_told = any(self._config.getoption(name, None) for name in ("ignore", "ignore_glob"))
         conftests = [plugin for plugin in manager.get_plugins() if _is_conftest(plugin)]
         self._must_ask = (
-            any(self._config.getoption(name, None) for name in ("ignore", "ignore_glob"))
+            self._was_told
             or any(os.sep in pattern for pattern in patterns)
             or any(hasattr(conftest, name) for conftest in conftests for name in (*_LISTS, "pytest_ignore_collect"))
         )
@@ -45,6 +48,11 @@ class Ignored:
         given = {"collection_path": path, "config": self._config}
         answers = (impl.function(*(given[name] for name in impl.argnames)) for impl in self._others)
         return bool(next((answer for answer in answers if answer is not None), None))
+
+    def is_by_accident(self, name: str) -> bool:
+        """Say whether a directory is left out for its name alone, and nobody but pytest itself ever said so."""
+        is_named = not name.startswith(".") and self._names.match(name) is not None
+        return is_named and self._by_default and not self._was_told
 
 
 def _is_conftest(plugin: object) -> bool:

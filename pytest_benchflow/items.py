@@ -110,16 +110,10 @@ class TaskFile(pytest.Module):
         run = get_run(self.config)
         settings = run.settings
         for problem in head.warnings:
-            self._warn(str(problem))
+            warn(self, str(problem))
         trials = self._trials(head, settings)
         marks = _task_marks(head.tags, head.run, self.config.pluginmanager.hasplugin("timeout"))
         return [self._item(head, cell, marks, run.sandbox_name, settings.selftest) for cell in run.cells(trials)]
-
-    def _warn(self, text: str) -> None:
-        try:
-            self.warn(TaskFileWarning(text))
-        except TaskFileWarning:  # pytest was asked to make errors of warnings
-            raise self.CollectError(text) from None
 
     def _trials(self, head: TaskHead, settings: Settings) -> int:
         folder = self.nodeid.rpartition("/")[0]
@@ -187,6 +181,14 @@ def _remember_fixtures(node: TaskFile, template: Callable[..., None], item: Roll
 
 class TaskFileWarning(pytest.PytestWarning):
     """A task file says something nobody understands."""
+
+
+def warn(node: pytest.Collector, text: str) -> None:
+    """Warn of something about a task."""
+    try:
+        node.warn(TaskFileWarning(text))
+    except TaskFileWarning:  # pytest was asked to make errors of warnings
+        raise node.CollectError(text) from None
 
 
 @lru_cache(maxsize=1024)

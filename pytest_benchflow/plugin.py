@@ -19,6 +19,7 @@ from pytest_benchflow.collection import collect_directory, collect_file
 from pytest_benchflow.controller import Controller
 from pytest_benchflow.current import existing_run, get_run
 from pytest_benchflow.fixtures import *  # noqa: F403 - pytest finds fixtures among the plugin's names
+from pytest_benchflow.initial_conftests import outside_of_tasks
 from pytest_benchflow.options import add_options, is_asked_for
 
 MARKERS = (
@@ -40,6 +41,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     """Register our hooks."""
     pluginmanager.add_hookspecs(hookspecs)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None]:
+    """Spare the host the conftest files of verifiers."""
+    with outside_of_tasks(early_config):
+        return (yield)
 
 
 @pytest.hookimpl(tryfirst=True)

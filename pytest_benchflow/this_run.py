@@ -93,7 +93,10 @@ class Run:
         from pytest_benchflow.tasks import TaskIndex
 
         cache = getattr(self.config, "cache", None)
-        return TaskIndex.load(cache.mkdir("benchflow") / "tasks.json" if cache is not None else None)
+        try:
+            return TaskIndex.load(cache.mkdir("benchflow") / "tasks.json" if cache is not None else None)
+        except OSError:  # a project that cannot be written to is no reason not to run it
+            return TaskIndex()
 
     @cached_property
     def sources(self) -> list[str]:

@@ -157,10 +157,13 @@ def test_a_bad_age_is_one_line(age: str, capsys: pytest.CaptureFixture[str]) -> 
 def test_checking_tasks_counts_the_broken(make_task: Make, capsys: pytest.CaptureFixture[str]) -> None:
     good = make_task("tasks/good")
     make_task("tasks/bad", toml='[agent]\ntimeout_sec = "10m"\n')
-    assert main(["tasks", "check", str(good)]) == 0
+    assert main(["tasks", "check", str(good), str(good / "task.toml")]) == 0
+    assert capsys.readouterr().out == "1 tasks, 0 broken\n"
+    assert main(["tasks", "check", str(good), str(good / "nowhere")]) == 2
+    assert capsys.readouterr().err.startswith(f"no task in {good}/nowhere; ")
     assert main(["tasks", "check", str(good.parent)]) == 1
     shown = capsys.readouterr()
-    assert shown.out == "1 tasks, 0 broken\n2 tasks, 1 broken\n"
+    assert shown.out == "2 tasks, 1 broken\n"
     assert "timeout_sec" in shown.err
 
 

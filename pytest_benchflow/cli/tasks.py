@@ -8,11 +8,12 @@ from pathlib import Path
 
 
 def check(paths: Sequence[Path], *, strict: bool) -> int:
-    """Report every problem of the tasks below these paths; 1 if any is broken, 2 if there is none."""
+    """Report every problem of the tasks below these paths; 1 if any is broken, 2 if a path holds none."""
     from pytest_benchflow.tasks import TaskError, find_tasks, load_task
 
+    found = {path: [*find_tasks(path.parent if _is_task_file(path) else path)] for path in paths}
     good = broken = 0
-    for directory in (task for path in paths for task in find_tasks(path)):
+    for directory in dict.fromkeys(task for tasks in found.values() for task in tasks):
         try:
             task = load_task(directory, strict=strict)
         except TaskError as error:
@@ -22,8 +23,12 @@ def check(paths: Sequence[Path], *, strict: bool) -> int:
             good += 1
             for problem in task.warnings:
                 print(f"{problem} (warning)", file=sys.stderr)
-    if not good and not broken:
-        print(f"no task in {', '.join(map(str, paths))}; a task has a task.toml or a task.md", file=sys.stderr)
-        return 2
-    print(f"{good + broken} tasks, {broken} broken")
-    return 1 if broken else 0
+    if empty := [str(path) for path, tasks in found.items() if not tasks]:
+        print(f"no task in {', '.join(empty)}; a task has a task.toml or a task.md", file=sys.stderr)
+    if good or broken:
+        print(f"{good + broken} tasks, {broken} broken")
+    return 2 if empty else 1 if broken else 0
+
+
+def _is_task_file(path: Path) -> bool:
+    return path.name in ("task.toml", "task.md") and path.is_file()

@@ -79,11 +79,16 @@ def group(entries: Sequence[Entry]) -> list[Group]:
 
 
 def write_report(report: Report, path: Path) -> None:
-    """Write the report atomically; parents are made."""
+    """Write the report atomically; parents are made, links are followed, and devices and pipes stay what they are."""
+    text = report.model_dump_json(indent=2) + "\n"
+    if path.exists() and not path.is_file():
+        path.write_text(text, encoding="utf-8")
+        return
+    path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        temporary.write_text(report.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        temporary.write_text(text, encoding="utf-8")
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)

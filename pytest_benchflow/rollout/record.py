@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from pytest_benchflow.agents import AgentOutcome, PromptResult, Session
-from pytest_benchflow.errors import SandboxError
+from pytest_benchflow.errors import SandboxError, UsageError
 from pytest_benchflow.events import Event, Json
 from pytest_benchflow.rollout.result import CheckSummary, ErrorInfo, RolloutResult, StepResult, Tokens
 from pytest_benchflow.rollout.secrets import Redactor
@@ -72,7 +72,10 @@ class Record:
 
     def make_directory(self, job: Path) -> Path:
         """Claim a directory of this rollout's own in the job; a rollout run again gets the next one."""
-        job.mkdir(parents=True, exist_ok=True)
+        try:
+            job.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"{job} cannot be made: {error.strerror}", advice="choose another jobs_dir") from None
         for attempt in count(1):
             self.name = self.config.name_for(self.task.short_name, attempt)
             directory = job / self.name

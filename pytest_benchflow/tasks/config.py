@@ -13,6 +13,7 @@ from .environment import EnvironmentConfig, Healthcheck, check_hosts
 from .names import is_package_name
 from .values import (
     DirectoryName,
+    Env,
     Host,
     NonEmpty,
     PhaseNetworkMode,
@@ -72,7 +73,7 @@ class AgentConfig(Table):
 class SolutionConfig(Table):
     """`[solution]`: how the oracle runs."""
 
-    env: dict[str, str] = Field(default_factory=dict)
+    env: Env = Field(default_factory=dict)
     timeout_sec: Seconds | None = None
 
 

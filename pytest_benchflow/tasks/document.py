@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from pytest_benchflow.hints import did_you_mean
 
 from .config import TaskConfig, package_name
-from .values import NonEmpty, Seconds, Table, directory_name, quoted, refuse
+from .values import Env, NonEmpty, Seconds, Table, directory_name, quoted, refuse
 
 Profile = Literal[
     "code-change", "harbor-compatible", "reward-kit", "acceptance-live", "multi-agent", "leaderboard-local"
@@ -22,7 +22,7 @@ class RoleConfig(Table):
     agent: NonEmpty | None = None
     model: NonEmpty | None = None
     reasoning_effort: NonEmpty | None = None
-    env: dict[str, str] = Field(default_factory=dict)
+    env: Env = Field(default_factory=dict)
     timeout_sec: Seconds | None = None
     idle_timeout_sec: Seconds | None = None
     skills_dir: str | None = None

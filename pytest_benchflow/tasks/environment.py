@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from .values import Count, Cpus, Host, Megabytes, NetworkMode, NonEmpty, Seconds, Table, User, quoted, refuse
+from .values import Count, Cpus, Env, Host, Megabytes, NetworkMode, NonEmpty, Seconds, Table, User, quoted, refuse
 
 
 class Healthcheck(Table):
@@ -51,7 +51,7 @@ class McpServer(Table):
     command: NonEmpty | None = None
     args: tuple[str, ...] = ()
     cwd: str | None = None
-    env: dict[str, str] = Field(default_factory=dict)
+    env: Env = Field(default_factory=dict)
     headers: dict[str, str] = Field(default_factory=dict)
     tools: tuple[str, ...] | None = None
     include_tags: tuple[str, ...] | None = None
@@ -76,7 +76,7 @@ class SetupCommand(Table):
     command: NonEmpty
     timeout_sec: Seconds = 600.0
     cwd: str | None = None
-    env: dict[str, str] = Field(default_factory=dict)
+    env: Env = Field(default_factory=dict)
     user: User | None = None
     service: NonEmpty = "main"
     host_lock: str | None = None
@@ -104,7 +104,7 @@ class EnvironmentConfig(Table):
     gpu_types: tuple[str, ...] | None = None
     tpu: Tpu | None = None
     mcp_servers: tuple[McpServer, ...] = ()
-    env: dict[str, str] = Field(default_factory=dict)
+    env: Env = Field(default_factory=dict)
     skills_dir: NonEmpty | None = None
     healthcheck: Healthcheck | None = None
     workdir: NonEmpty | None = None

@@ -75,7 +75,9 @@ def _texts(value: object) -> bool:
 
 
 def _env(value: object) -> bool:
-    return type(value) is dict and all(type(item) is str for item in value.values())
+    return type(value) is dict and all(
+        type(text) is str and name and "=" not in name and "\0" not in name + text for name, text in value.items()
+    )
 
 
 def _positive(value: object) -> bool:

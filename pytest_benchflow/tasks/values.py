@@ -57,6 +57,17 @@ def _text(value: object) -> object:
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
+def _variables(value: dict[str, str]) -> dict[str, str]:
+    for name, text in value.items():
+        if not name:
+            raise refuse("has a variable without a name", "name it")
+        if "=" in name or "\0" in name:
+            raise refuse("cannot name a variable", "use letters, digits and _", name)
+        if "\0" in text:
+            raise refuse("holds a NUL byte", "remove it", name)
+    return value
+
+
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _HOST = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})*\.?")
 
@@ -110,5 +121,6 @@ Cpus = Annotated[float, Field(gt=0, allow_inf_nan=False), AfterValidator(_whole)
 User = Annotated[str | int, BeforeValidator(_user)]
 Host = Annotated[str, AfterValidator(_host)]
 DirectoryName = Annotated[str, AfterValidator(directory_name)]
+Env = Annotated[dict[str, str], AfterValidator(_variables)]
 VersionText = Annotated[str, BeforeValidator(_text)]
 NonEmpty = Annotated[str, Field(min_length=1)]

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, StrictBool, model_validator
 
 from .environment import EnvironmentConfig, check_hosts
-from .values import Host, NonEmpty, Number, PhaseNetworkMode, Seconds, Table, User, quoted, refuse
+from .values import Env, Host, NonEmpty, Number, PhaseNetworkMode, Seconds, Table, User, quoted, refuse
 
 
 class CollectHook(Table):
@@ -55,7 +55,7 @@ class VerifierConfig(Table):
 
     type: Literal["test-script", "llm-judge"] = "test-script"
     timeout_sec: Seconds = 600.0
-    env: dict[str, str] = Field(default_factory=dict)
+    env: Env = Field(default_factory=dict)
     user: User | None = None
     network_mode: PhaseNetworkMode | None = None
     allowed_hosts: tuple[Host, ...] | None = None

@@ -19,7 +19,8 @@ HOST_TEST = "from pathlib import Path\nPath('ran-on-the-host').write_text('x')\n
 def mixed(new_project: Callable[..., Project]) -> Project:
     """Make a project with tasks in every shape beside ordinary tests."""
     project = new_project()
-    project.task("tasks/alpha", files={"tests/test_outputs.py": HOST_TEST, "environment/test_build.py": HOST_TEST})
+    hidden = ("tests/test_outputs.py", "tests/conftest.py", "environment/test_build.py")
+    project.task("tasks/alpha", files=dict.fromkeys(hidden, HOST_TEST))
     project.task("tasks/deep/er/beta")
     project.task("tasks/with space & ünï")
     write_native_task(project.root / "tasks/native")
@@ -87,12 +88,35 @@ def test_the_verifiers_tests_and_what_agents_left_are_never_imported_on_the_host
 
 
 @pytest.mark.parametrize(
-    "argument", ["tasks/alpha/tests/test_outputs.py", "tasks/alpha/tests", "tasks/alpha/environment/test_build.py"]
+    ("argument", "below", "codes"),
+    [
+        ("tasks/alpha", ".", {0}),
+        ("", "tasks/alpha", {0}),
+        ("", "tasks/alpha/tests", {4}),
+        ("tasks/alpha/tests", ".", {4}),
+        ("tasks/alpha/tests/test_outputs.py", ".", {4}),
+        ("tasks/alpha/environment/test_build.py", ".", {4}),
+        ("results/night/hello__1a2b3c4d/artifacts", ".", {4}),
+    ],
 )
-def test_the_verifiers_tests_do_not_run_even_when_named(mixed: Project, argument: str) -> None:
-    done = mixed.run(argument)
-    assert done.ret in (4, 5)
+def test_code_of_verifiers_and_agents_does_not_run_even_when_named(
+    mixed: Project, argument: str, below: str, codes: set[int]
+) -> None:
+    done = mixed.run("--collect-only", *filter(None, [argument]), cwd=mixed.root / below)
+    assert done.ret in codes
     assert not list(mixed.root.rglob("ran-on-the-host"))
+
+
+def test_the_first_conftest_files_of_other_directories_are_loaded_as_ever(project: Project) -> None:
+    project.write(
+        {
+            "crate/task.toml": '[tool.something]\nname = "another tool\'s file"\n',
+            "crate/test_all/conftest.py": "def pytest_addoption(parser): parser.addoption('--mine')\n",
+            "crate/test_all/test_it.py": "def test_it(pytestconfig): assert pytestconfig.getoption('mine') == 'x'\n",
+        }
+    )
+    project.run("crate", "--mine=x").assert_outcomes(passed=1)
+    project.run("--mine=x", cwd=project.root / "crate").assert_outcomes(passed=1)
 
 
 def test_every_id_can_be_passed_back_and_selects_itself(mixed: Project, collected: list[str]) -> None:
@@ -234,6 +258,21 @@ def test_a_name_that_nothing_can_show_is_an_error_of_that_task_only(
     assert len([*ET.parse(project.root / "r.xml").iter("testcase")]) == 4
 
 
+def test_a_task_that_pytest_passes_over_for_its_name_is_told(new_project: Callable[..., Project]) -> None:
+    project = new_project(ini="")
+    for name in ("build", "dist", ".hidden", "plain"):
+        project.task(f"tasks/{name}")
+    write_native_task(project.root / "tasks/venv")
+    told = "TaskFileWarning: tasks/{}: pytest passes over directories called {}; give the task another name*"
+    done = project.run("tasks", "--collect-only")
+    for name in ("build", "dist", "venv"):
+        done.stdout.fnmatch_lines([f"*{told.format(name, name)}"])
+    assert done.stdout.str().count("TaskFileWarning") == 3
+    assert project.run("tasks", "--collect-only", "--ignore=tasks/build").stdout.str().count("Warning") == 0
+    wanted = project.ids("tasks", "-o", "norecursedirs=dist")
+    assert [nodeid.split("/")[1] for nodeid in wanted] == [".hidden", "build", "plain", "venv"]
+
+
 def test_an_unknown_key_is_an_error_when_strict(broken: Project) -> None:
     done = broken.run("tasks/misspelt", "--bf-strict")
     assert done.ret == pytest.ExitCode.INTERRUPTED
@@ -272,6 +311,12 @@ def test_a_directory_that_cannot_be_read_is_an_error(project: Project, mode: int
     assert "tasks/closed cannot be read: Permission denied; check its permissions" in done.stdout
     assert "tasks/one/task.toml::oracle" in done.stdout
     assert "PermissionError" not in done.stdout
+
+
+def test_a_cache_that_cannot_be_made_is_done_without(new_project: Callable[..., Project]) -> None:
+    project = new_project(ini="").write({"file": ""})
+    project.task("tasks/one")
+    assert project.ids("tasks", "-o", "cache_dir=file/cache") == ["tasks/one/task.toml::oracle"]
 
 
 def test_a_conftest_in_the_folder_of_tasks_is_loaded(project: Project) -> None:

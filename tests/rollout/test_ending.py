@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import pytest_benchflow as bf
 from pytest_benchflow import Rollout, RolloutConfig
 from pytest_benchflow.errors import SandboxError
 from pytest_benchflow.rollout.ending import describe
@@ -38,6 +39,14 @@ def test_what_ended_a_rollout_is_described(
     record.make_directory(tmp_path / "job")
     assert describe(error, record).message == message
     assert (record.directory / "exception.txt").exists() is isinstance(error, KeyError)
+
+
+async def test_results_that_have_no_place_are_an_error(make_task: Callable[..., Path], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    config = RolloutConfig(task_path=make_task(), sandbox="local", jobs_dir=tmp_path / "file")
+    result = await bf.run(config)
+    assert result.error is not None
+    assert result.error.message.endswith(" cannot be made: Not a directory; choose another jobs_dir")
 
 
 async def test_a_full_disk_ends_the_rollout_and_its_sandbox(

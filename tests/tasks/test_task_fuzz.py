@@ -254,6 +254,7 @@ def test_toml_and_front_matter_mean_the_same(root, data):
 
 ODD = [0, -1, 1, 0.5, 1e300, float("inf"), float("nan"), True, "", "x", "60", "1.4", "a/b", "a/..", "a/b\n", "allowlist"]
 ODD += [[], ["x"], [1], [{"name": "x"}], [{"name": "x", "email": "y"}], [{"email": "y"}], [{"name": 1}], {}, {"A": "b"}, {"A": 1}]
+ODD += [{"": "b"}, {"A=B": "c"}, {"A": "\0"}]
 TABLES = {
     "task": ["name", "version", "description", "authors", "keywords"],
     "metadata": ["difficulty", "category", "tags", "x"],

@@ -42,6 +42,9 @@ REFUSED = [
     ),
     ("[verifier.env]\nPORT = 80", '2: [verifier.env] PORT is 80; quote it: "80"'),
     ("[verifier.env]\nDEBUG = true", '2: [verifier.env] DEBUG is true; quote it: "true"'),
+    ('[verifier.env]\n"A=B" = "x"', "2: [verifier.env] A=B cannot name a variable; use letters, digits and _"),
+    ('[solution.env]\n"" = "x"', "1: [solution] env has a variable without a name; name it"),
+    ('[environment.env]\nA = "\\u0000"', "2: [environment.env] A holds a NUL byte; remove it"),
     ("[verifier.env]\nX = []", "2: [verifier.env] X is an array; give a string"),
     ('[verifier]\nenvironment_mode = "own"', '2: [verifier] environment_mode is "own"; known: separate, shared'),
     (
