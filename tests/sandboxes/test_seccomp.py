@@ -32,6 +32,7 @@ REFUSED = {
     "pivot_root": (155, 41),
     "request_key": (249, 218),
     "setns": (308, 268),
+    "syslog": (103, 116),
     "umount2": (166, 39),
     "userfaultfd": (323, 282),
 }

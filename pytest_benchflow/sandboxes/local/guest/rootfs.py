@@ -92,8 +92,8 @@ def enter(config: Message, host: HostView) -> int:
     if prefix_fd is not None:
         bind(f"/proc/self/fd/{prefix_fd}", root + prefix, libc.MS_RDONLY | _FLAGS)
         os.close(prefix_fd)
-    devices.mount_dev(f"{root}/dev", _shared_memory(config))
-    devices.mount_proc(f"{root}/proc", privileged=config["privileged"])
+    devices.mount_dev(f"{root}/dev", _shared_memory(config), privileged=config["privileged"])
+    devices.mount_proc(f"{root}/proc")
 
     written = os.open(builder.upper, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     os.chdir(root)

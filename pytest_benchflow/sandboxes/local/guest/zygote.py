@@ -90,7 +90,7 @@ def _spawn(
             os.close(gate_write)
             os.read(gate_read, 1)
             os.close(gate_read)
-            init.main(control, host, rights)
+            init.main(control, host, rights, privileged=wire.PRIVILEGED in flags)
         pidfd = os.pidfd_open(child)
         message = {"event": "spawned", "cgroups": [os.fsdecode(path) for path in entered]}
         wire.send(socket.socket(fileno=control), message, (pidfd,))
