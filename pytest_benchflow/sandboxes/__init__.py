@@ -9,9 +9,20 @@ from .registry import SandboxRegistry
 from .selection import upload_selected
 
 if TYPE_CHECKING:
-    from .leftovers import CONTEXT_PREFIX, Leftovers, Trace, docker_images, docker_leftovers, local_leftovers
+    from .leftovers import (
+        CONTEXT_PREFIX,
+        Leftovers,
+        Trace,
+        docker_images,
+        docker_leftovers,
+        local_layers,
+        local_leftovers,
+    )
 
-_OF_LEFTOVERS = ("CONTEXT_PREFIX", "Leftovers", "Trace", "docker_images", "docker_leftovers", "local_leftovers")
+_OF_LEFTOVERS = (
+    *("CONTEXT_PREFIX", "Leftovers", "Trace"),
+    *("docker_images", "docker_leftovers", "local_layers", "local_leftovers"),
+)
 
 __all__ = [
     "CONTEXT_PREFIX",
@@ -29,6 +40,7 @@ __all__ = [
     "Trace",
     "docker_images",
     "docker_leftovers",
+    "local_layers",
     "local_leftovers",
     "upload_selected",
 ]

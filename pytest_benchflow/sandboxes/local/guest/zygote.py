@@ -17,7 +17,9 @@ import socket
 import time
 from typing import NoReturn
 
-from . import hostview, init, libc, privileges, removal, signals, wire
+from pytest_benchflow.removal import remove_tree
+
+from . import hostview, init, libc, privileges, signals, wire
 
 #: How long a killed runner's sandboxes may take to end before what they leave is left to the next runner.
 _PATIENCE_SEC = 10.0
@@ -62,7 +64,7 @@ def _is_anything_left(groups: set[bytes], directories: set[bytes], parent: int) 
     if os.getppid() != parent and not _has_children():
         for path in directories:
             with contextlib.suppress(OSError):
-                removal.remove_tree(path)
+                remove_tree(path)
     return any(os.path.lexists(path) for path in (*groups, *directories))
 
 
