@@ -71,16 +71,3 @@ def start_time(pid: int | str) -> str:
         return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]
     except OSError:
         return ""
-
-
-def remove_tree(path: Path) -> None:
-    """Remove a tree, also where its directories deny it; nothing happens if it is not there."""
-    with contextlib.suppress(FileNotFoundError):
-        path.chmod(0o700)
-        with os.scandir(path) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    remove_tree(Path(entry.path))
-                else:
-                    os.unlink(entry.path)
-        path.rmdir()

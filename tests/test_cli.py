@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,7 +24,7 @@ def _nothing_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("BF_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("DOCKER_HOST", NO_DAEMON)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr("pytest_benchflow.sandboxes.leftovers.spare_layers", lambda: tmp_path / "spare")
+    monkeypatch.setattr("pytest_benchflow.sandboxes.disk.spare_layers", lambda: tmp_path / "spare")
 
 
 def half_built(tmp_path: Path, owner: str) -> Path:
@@ -49,7 +50,7 @@ def test_cleanup_without_a_daemon_says_so_and_goes_on(capsys: pytest.CaptureFixt
     shown = capsys.readouterr()
     assert "docker: no Docker daemon answers at unix:///nowhere/docker.sock" in shown.err
     assert "docker images: no Docker daemon" in shown.err
-    assert shown.out == "local: nothing\n"
+    assert shown.out == "local: nothing\nlocal layers: nothing\n"
 
 
 @pytest.mark.parametrize("address", ["ssh://somewhere", "tcp://127.0.0.1:1"])
@@ -138,6 +139,21 @@ def test_cleanup_follows_no_link_out_of_what_it_removes(tmp_path: Path) -> None:
     assert main(["cleanup", "--yes"]) == 0
     assert not path.exists()
     assert outside.stat().st_mode & 0o777 == 0o500
+
+
+def test_cleanup_lists_layers_with_their_age_and_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old, new = (tmp_path / "cache" / "layers" / name for name in ("0123456789abcdef", "fedcba9876543210"))
+    for path in (old, new):
+        (path / "root" / "closed").mkdir(parents=True)
+        (path / "root" / "file").write_bytes(b"x" * 3_000_000)
+        (path / "root" / "closed").chmod(0o000)
+    os.utime(old, (0, time.time() - 10 * 86400))
+    assert main(["cleanup", "--images", "--max-age=7"]) == 0
+    out = capsys.readouterr().out
+    assert f"local layers: 1\n  layer {old.name}  3 MB, 10 days old\n" in out
+    assert old.exists()
+    assert main(["cleanup", "--images", "--max-age=7", "--yes"]) == 0
+    assert [path.name for path in old.parent.iterdir()] == [new.name]
 
 
 def test_cleanup_of_one_run_leaves_what_belongs_to_none(tmp_path: Path) -> None:

@@ -67,13 +67,15 @@ def _parser() -> argparse.ArgumentParser:
     cleanup.add_argument("--yes", action="store_true", help="remove what is listed")
     cleanup.add_argument("--all", action="store_true", help="also what was kept on purpose or is in use by a live run")
     cleanup.add_argument("--run", metavar="ID", help="only what belongs to this run")
-    cleanup.add_argument("--images", action="store_true", help="also images of tasks and volumes of agents")
+    cleanup.add_argument(
+        "--images", action="store_true", help="also images and local layers of tasks, and volumes of agents"
+    )
     cleanup.add_argument(
         "--max-age",
         type=_days,
         default=_KEPT_DAYS,
         metavar="DAYS",
-        help="with --images, only those older than this (default: %(default)g)",
+        help="with --images, only those older, or longer unused, than this (default: %(default)g)",
     )
     return parser
 

@@ -8,13 +8,21 @@ import time
 from collections.abc import Sequence
 
 from pytest_benchflow.errors import BenchflowError
-from pytest_benchflow.sandboxes import Leftovers, Trace, docker_images, docker_leftovers, local_leftovers
+from pytest_benchflow.sandboxes import (
+    Leftovers,
+    Trace,
+    docker_images,
+    docker_leftovers,
+    local_layers,
+    local_leftovers,
+)
 
 
 def clean_up(*, remove: bool, everything: bool, run: str | None, max_age_days: float | None) -> int:
     """List or remove what was left; a sandbox that cannot be asked is told of and passed over."""
     sources = [docker_leftovers(), *([] if run else [local_leftovers()])]
-    sources += [] if max_age_days is None else [docker_images(max_age_days * 86400)]
+    if max_age_days is not None and run is None:
+        sources += [docker_images(max_age_days * 86400), local_layers(max_age_days * 86400)]
     listed = sum(asyncio.run(_treat(source, remove=remove, everything=everything, run=run)) for source in sources)
     if listed and not remove:
         print("nothing was removed; --yes removes what is listed")

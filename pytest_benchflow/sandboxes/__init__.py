@@ -23,9 +23,20 @@ from .selection import upload_selected
 from .services import MAIN, service_of, stop_main
 
 if TYPE_CHECKING:
-    from .leftovers import CONTEXT_PREFIX, Leftovers, Trace, docker_images, docker_leftovers, local_leftovers
+    from .leftovers import (
+        CONTEXT_PREFIX,
+        Leftovers,
+        Trace,
+        docker_images,
+        docker_leftovers,
+        local_layers,
+        local_leftovers,
+    )
 
-_OF_LEFTOVERS = ("CONTEXT_PREFIX", "Leftovers", "Trace", "docker_images", "docker_leftovers", "local_leftovers")
+_OF_LEFTOVERS = (
+    *("CONTEXT_PREFIX", "Leftovers", "Trace"),
+    *("docker_images", "docker_leftovers", "local_layers", "local_leftovers"),
+)
 
 __all__ = [
     "CONTEXT_PREFIX",
@@ -47,6 +58,7 @@ __all__ = [
     "docker_images",
     "docker_leftovers",
     "emptied",
+    "local_layers",
     "local_leftovers",
     "service_of",
     "stop_main",

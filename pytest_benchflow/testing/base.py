@@ -20,6 +20,7 @@ from pytest_benchflow.sandboxes import Backend, Sandbox, SandboxSpec
 GONE_WITHIN_SEC = 15.0
 
 
+@pytest.mark.asyncio(loop_scope="class")
 class SandboxSuite:
     """Overridable knobs and fixtures; a subclass that names a `factory` has all it needs."""
 

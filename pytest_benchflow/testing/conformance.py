@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from .commands import CommandTests
 from .files import FileTests
 from .isolation import IsolationTests
@@ -13,7 +11,6 @@ from .processes import ProcessTests
 from .snapshots import SnapshotTests
 
 
-@pytest.mark.asyncio(loop_scope="class")
 class SandboxConformance(
     LifecycleTests, CommandTests, ProcessTests, FileTests, MountTests, SnapshotTests, IsolationTests
 ):

@@ -119,7 +119,7 @@ def test_an_ordinary_run_makes_prints_and_imports_nothing_of_ours(project: Proje
             """,
         }
     )
-    done = project.run("-q", "--tb=no")
+    done = project.run("-q", "--tb=no", cold=True)
     done.assert_outcomes(passed=1, failed=1)
     assert "benchflow" not in done.stdout.str().replace("plugins:", "")
     assert "heavy: []" in done.outlines

@@ -39,6 +39,7 @@ NUMBERS = {
     "pidfd_getfd": (438, 438),
     "request_key": (249, 218),
     "setns": (308, 268),
+    "syslog": (103, 116),
     "userfaultfd": (323, 282),
 }
 COLUMN = {"x86_64": 0, "aarch64": 1}.get(platform.machine())
@@ -128,25 +129,29 @@ async def test_what_is_in_private_places_of_the_host_is_not_seen(sandbox: Sandbo
 
 
 @pytest.mark.skipif(ROOT_ONLY, reason="only root can put something private there")
-@pytest.mark.parametrize("place", ["/etc", "/opt", "/etc/ssl"])
+@pytest.mark.parametrize("place", ["/etc", "/opt", "/etc/ssl", "/usr/local"])
 async def test_what_others_may_not_read_on_the_host_is_not_there(cache: Path, user: str | None, place: str) -> None:
     folder = Path(place, f"bf-{uuid.uuid4().hex}")
     file = Path(place, f"bf-{uuid.uuid4().hex}")
+    deep = Path(place, f"bf-{uuid.uuid4().hex}", "conf")
     folder.mkdir(mode=0o700)
+    deep.mkdir(parents=True)
     backend = LocalBackend()
     try:
-        file.touch(mode=0o640)
-        for path in (file, folder / "key"):
+        for path in (file, deep / "key"):
+            path.touch(mode=0o640)
+        for path in (file, folder / "key", deep / "key"):
             path.write_text("host-key")
         sandbox = backend.create(SandboxSpec("private"))
         await sandbox.start()
-        tried = await output(sandbox, f"cat {file} {folder}/key; ls {place}", user=user)
+        tried = await output(sandbox, f"cat {file} {folder}/key {deep}/key; ls {place}", user=user)
         assert "host-key" not in tried
         assert [line for line in tried.splitlines() if line in (file.name, folder.name)] == []
     finally:
         await backend.aclose()
         file.unlink(missing_ok=True)
         shutil.rmtree(folder)
+        shutil.rmtree(deep.parent)
 
 
 @pytest.mark.parametrize("place", ["/run", "/tmp", "/var/tmp"])
@@ -221,9 +226,26 @@ async def test_raw_sockets_are_refused(sandbox: Sandbox, user: str | None, kind:
 
 @pytest.mark.parametrize("device", ["b 8 0", "b 254 0", "c 1 1", "c 1 4", "c 10 229", "c 5 1"])
 async def test_devices_cannot_be_made(sandbox: Sandbox, user: str | None, device: str) -> None:
-    tried = await sandbox.exec(f"mknod /tmp/device {device} && head -c 1 /tmp/device", user=user)
-    assert tried.return_code != 0
-    assert tried.stdout == ""
+    for place in ("/tmp", "/dev", "/dev/shm"):
+        tried = await sandbox.exec(f"mknod {place}/device {device} && head -c 1 {place}/device", user=user)
+        assert tried.return_code != 0
+        assert tried.stdout == ""
+
+
+async def test_what_is_done_to_a_device_is_not_done_to_the_hosts(sandbox: Sandbox, user: str | None) -> None:
+    names = ("null", "zero", "full", "random", "urandom", "tty")
+    before = [os.stat(f"/dev/{name}").st_ctime_ns for name in names]
+    paths = " ".join([*(f"/dev/{name}" for name in names), *(f"/proc/{name}" for name in HIDDEN)])
+    await sandbox.exec(f"chmod 666 {paths}", user=user)
+    assert [os.stat(f"/dev/{name}").st_ctime_ns for name in names] == before
+
+
+async def test_what_the_kernel_tells_keeps_its_mode(sandbox: Sandbox, user: str | None) -> None:
+    # The mode that they have: in a /proc that is shared with the host, any other would become the host's.
+    names = ("cpuinfo", "meminfo", "self/net/dev", "tty/drivers", "sysvipc/shm", "pressure/cpu", "cmdline")
+    for path in (f"/proc/{name}" for name in names if os.path.exists(f"/proc/{name}")):
+        mode = f"{os.stat(path).st_mode & 0o777:o}"
+        assert (await sandbox.exec(f"chmod {mode} {path}", user=user)).return_code != 0, path
 
 
 async def test_no_device_of_the_host_is_there_to_open(sandbox: Sandbox, user: str | None) -> None:
@@ -241,7 +263,8 @@ async def test_no_mount_lets_programs_gain_rights(sandbox: Sandbox) -> None:
         # A single device over a file can neither be entered nor run.
         if point not in devices | masks:
             assert "nosuid" in flags.split(","), line
-            assert "nodev" in flags.split(",") or point == "/dev/pts", line
+            # Nobody can make a device in these.
+            assert "nodev" in flags.split(",") or point in ("/dev", "/dev/pts"), line
 
 
 async def test_init_has_no_more_rights_than_its_programs(sandbox: Sandbox) -> None:
@@ -269,6 +292,7 @@ async def test_what_the_kernel_tells_about_the_host_is_empty(sandbox: Sandbox, u
 KNOBS = """
 /proc/sys/kernel/core_pattern /proc/sys/kernel/modprobe /proc/sys/vm/overcommit_memory /proc/sys/net/ipv4/ip_forward
 /proc/sys/fs/binfmt_misc/register /proc/irq/default_smp_affinity /proc/mtrr /proc/sysrq-trigger /proc/acpi/wakeup
+/proc/dynamic_debug/control
 """
 
 
@@ -282,7 +306,7 @@ async def test_knobs_of_the_kernel_cannot_be_turned(sandbox: Sandbox, user: str 
 
 @pytest.mark.skipif(ROOT_ONLY, reason="an ordinary user can write to none of this anyway")
 @pytest.mark.parametrize(
-    "name", [name for name in ("sys", "irq", "bus", "fs", "acpi") if os.path.exists(f"/proc/{name}")]
+    "name", [name for name in ("self", "sys", "irq", "bus", "fs", "acpi") if os.path.exists(f"/proc/{name}")]
 )
 async def test_controls_of_the_host_are_on_read_only_mounts(sandbox: Sandbox, name: str) -> None:
     assert await python(sandbox, f"import os; print(os.statvfs('/proc/{name}').f_flag & os.ST_RDONLY)", None) == "1\n"
@@ -354,6 +378,8 @@ async def test_what_would_widen_the_sandbox_fails(sandbox: Sandbox, user: str | 
         ("setns", ("os.open('/proc/self/ns/mnt', 0)", "0")),
         ("setns", ("os.open('/proc/self/ns/pid', 0)", "0")),
         ("setns", ("os.pidfd_open(1)", "0x00020000")),
+        # SYSLOG_ACTION_READ_ALL, which some hosts allow to everyone.
+        ("syslog", ("3", "ctypes.create_string_buffer(64)", "64")),
         ("bpf", ("0", "ctypes.create_string_buffer(128)", "128")),
         ("pidfd_getfd", ("os.pidfd_open(1)", "3", "0")),
         ("request_key", ("b'user'", "b'bf-test'", "None", "0")),

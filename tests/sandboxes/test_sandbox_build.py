@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tarfile
 import time
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +19,7 @@ import pytest
 from sandbox_helpers import StartSandbox, needs_users, output
 
 from pytest_benchflow.errors import BuildError, UnsupportedError
-from pytest_benchflow.sandboxes import SandboxSpec, local_leftovers
+from pytest_benchflow.sandboxes import SandboxSpec, local_layers, local_leftovers
 from pytest_benchflow.sandboxes.local import LocalBackend
 
 Write = Callable[..., Path]
@@ -163,6 +164,21 @@ async def test_a_list_of_what_to_keep_keeps_just_that(start: StartSandbox, envir
         await output(await start(environment_dir=directory), "find /all /deep -type f")
         == "/all/deep/keep\n/deep/keep\n"
     )
+
+
+async def test_a_layer_in_use_is_no_leftover(start: StartSandbox, environment: Write, cache: Path) -> None:
+    await start()
+    text = f"FROM x\nRUN echo {uuid.uuid4()} > /x\n"
+    before = layers(cache)
+    sandbox = await start(environment_dir=environment(text))
+    (layer,) = layers(cache) - before
+    for used in (True, False):
+        (trace,) = (trace for trace in await local_layers(0.0).find() if trace.name == layer)
+        assert trace.abandoned is not used
+        await sandbox.stop()
+    (cache / "layers" / layer).rename(cache / "layers" / "kept")
+    (cache / "layers" / layer).write_text("no directory")
+    assert len(await output(await start(environment_dir=environment(text)), "cat /x")) == 37
 
 
 async def test_a_second_build_runs_nothing(start: StartSandbox, environment: Write) -> None:

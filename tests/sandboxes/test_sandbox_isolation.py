@@ -133,6 +133,12 @@ async def test_directories_of_a_rollout_are_open_to_every_user(sandbox: Sandbox)
 
 
 @needs_users
+async def test_programs_go_before_init_where_memory_runs_out(sandbox: Sandbox) -> None:
+    scores = (await output(sandbox, "cat /proc/self/oom_score_adj /proc/1/oom_score_adj")).split()
+    assert int(scores[0]) > int(scores[1])
+
+
+@needs_users
 async def test_setuid_programs_give_nothing(sandbox: Sandbox) -> None:
     await sandbox.exec("cp /usr/bin/id /tmp/id; chmod 4755 /tmp/id; useradd agent")
     assert "euid" not in (await sandbox.exec("/tmp/id", user="agent")).stdout
@@ -161,6 +167,6 @@ def test_what_is_closed_though_its_mode_is_open_is_hidden_and_not_copied(tmp_pat
     (tmp_path / "etc" / "open").mkdir(parents=True)
     (tmp_path / "etc" / "closed").mkdir()
     (tmp_path / "etc" / "closed").chmod(0o005)
-    assert hostview._private(str(tmp_path / "etc"), 3, {}) == ["closed"]
+    assert hostview._private(str(tmp_path / "etc"), (3, 3), {}) == ["closed"]
     _copy(str(tmp_path / "etc"), str(tmp_path / "copy"), 3)
     assert (tmp_path / "copy" / "open").is_dir()

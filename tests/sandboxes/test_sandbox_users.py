@@ -72,3 +72,11 @@ async def test_an_ordinary_users_sandbox_runs_the_images_user_as_root_and_says_s
     sandbox = await start(environment_dir=tmp_path)
     assert (await sandbox.exec("id -un")).stdout == "root\n"
     assert any("USER worker is root here" in note for note in sandbox.notes)
+
+
+@only_root
+async def test_a_change_of_owner_to_somebody_who_cannot_exist_has_no_effect(sandbox: Sandbox) -> None:
+    script = "useradd -m agent && touch /f && chown agent:agent /f && install -o agent /f /g && chown 0:0 /f"
+    done = await sandbox.exec(f"{script} && stat -c %U /f /g /home/agent/.profile")
+    assert (done.stdout, done.stderr) == ("root\n" * 3, "")
+    assert (await sandbox.exec("chown agent /missing")).return_code != 0

@@ -8,9 +8,9 @@ import pytest
 
 from pytest_benchflow.sandboxes.local.guest import libc, seccomp
 
-ALLOW, EPERM, ENOSYS = "allow", "EPERM", "ENOSYS"
+ALLOW, EPERM, ENOSYS, NOTHING = "allow", "EPERM", "ENOSYS", "success without effect"
 MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
-ANSWERS = {0x7FFF0000: ALLOW, 0x00050001: EPERM, 0x00050026: ENOSYS}
+ANSWERS = {0x7FFF0000: ALLOW, 0x00050001: EPERM, 0x00050026: ENOSYS, 0x00050000: NOTHING}
 #: Calls by their numbers on x86_64 and aarch64, copied from the kernel's tables and not from the filter.
 REFUSED = {
     "add_key": (248, 217),
@@ -32,6 +32,7 @@ REFUSED = {
     "pivot_root": (155, 41),
     "request_key": (249, 218),
     "setns": (308, 268),
+    "syslog": (103, 116),
     "umount2": (166, 39),
     "userfaultfd": (323, 282),
 }
@@ -47,11 +48,11 @@ def machine(request: pytest.FixtureRequest) -> str:
     return name
 
 
-def answer(machine: str, number: int, argument: int = 0, architecture: int | None = None) -> str:
+def answer(machine: str, number: int, *arguments: int, architecture: int | None = None, privileged: bool = True) -> str:
     """Run the filter of a machine on one call."""
     column, own = MACHINES[machine]
-    data = struct.pack("<iIQ6Q", number, architecture or own, 0, argument, 0, 0, 0, 0, 0)
-    code = list(struct.iter_unpack("HBBI", seccomp._program(column, own)))
+    data = struct.pack("<iIQ6Q", number, architecture or own, 0, *(*arguments, *[0] * 6)[:6])
+    code = list(struct.iter_unpack("HBBI", seccomp._program(column, own, privileged=privileged)))
     at = accumulator = 0
     while True:
         operation, true, false, operand = code[at]
@@ -72,9 +73,38 @@ def answer(machine: str, number: int, argument: int = 0, architecture: int | Non
 @pytest.mark.parametrize(
     ("calls", "expected"), [(REFUSED, EPERM), (ABSENT, ENOSYS), (ALLOWED, ALLOW)], ids=["refused", "absent", "allowed"]
 )
-def test_each_call_gets_its_answer(machine: str, calls: dict[str, tuple[int, int]], expected: str) -> None:
+@pytest.mark.parametrize("privileged", [True, False])
+def test_each_call_gets_its_answer(
+    machine: str, calls: dict[str, tuple[int, int]], expected: str, privileged: bool
+) -> None:
     column = MACHINES[machine][0]
-    assert {name: answer(machine, numbers[column]) for name, numbers in calls.items()} == dict.fromkeys(calls, expected)
+    answers = {name: answer(machine, numbers[column], privileged=privileged) for name, numbers in calls.items()}
+    assert answers == dict.fromkeys(calls, expected)
+
+
+KEEP = 0xFFFFFFFF
+
+
+@pytest.mark.parametrize(
+    ("user", "group", "expected"),
+    [
+        (0, 0, ALLOW),
+        (KEEP, 0, ALLOW),
+        (0, KEEP, ALLOW),
+        (7, 0, NOTHING),
+        (0, 7, NOTHING),
+        (KEEP, 7, NOTHING),
+        (7, 8, NOTHING),
+    ],
+)
+def test_files_are_given_to_nobody_but_root_where_only_root_exists(
+    machine: str, user: int, group: int, expected: str
+) -> None:
+    calls = {"x86_64": [(92, 1), (93, 1), (94, 1), (260, 2)], "aarch64": [(55, 1), (54, 2)]}[machine]
+    for number, place in calls:
+        arguments = (*[5] * place, user, group)
+        assert answer(machine, number, *arguments, privileged=False) == expected
+        assert answer(machine, number, *arguments) == ALLOW
 
 
 def test_new_namespaces_are_refused_and_new_processes_are_not(machine: str) -> None:

@@ -8,8 +8,9 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_benchflow.cache import locked_files, remove_tree, temporary_name
+from pytest_benchflow.cache import locked_files, temporary_name
 from pytest_benchflow.errors import InstallError
+from pytest_benchflow.removal import remove_tree
 
 from .command import Commands
 from .wrappers import NODE, command_of, write_wrapper

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_benchflow.cache import cache_directory, is_abandoned, locked_files, remove_tree, temporary_name
+from pytest_benchflow.cache import cache_directory, is_abandoned, locked_files, temporary_name
 from pytest_benchflow.errors import InstallError
+from pytest_benchflow.removal import remove_tree
 
 from .bundle import FACTS, KEY, Bundle, read
 from .command import Commands

@@ -14,7 +14,8 @@ from .control import Control
 from .guest import wire
 
 _HERE = Path(__file__).parent
-_CODE = "import sys; sys.path.append(sys.argv[1]); from guest import zygote; zygote.main(int(sys.argv[2]))"
+_PACKAGE = Path(__file__).parents[3]
+_CODE = "import sys; sys.path += sys.argv[1:3]; from guest import zygote; zygote.main(int(sys.argv[3]))"
 #: An interpreter with a shared library may need this one to start; nothing else of the environment is passed on.
 _KEPT_VARIABLES = ("LD_LIBRARY_PATH",)
 EXIT_TIMEOUT_SEC = 5.0
@@ -99,7 +100,7 @@ class Launcher:
 
     def _zygote(self, socket_fd: int) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [sys.executable, "-I", "-S", "-X", "utf8", "-c", _CODE, str(_HERE), str(socket_fd)],
+            [sys.executable, "-I", "-S", "-X", "utf8", "-c", _CODE, str(_HERE), str(_PACKAGE), str(socket_fd)],
             pass_fds=[socket_fd],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

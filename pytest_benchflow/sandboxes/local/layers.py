@@ -11,8 +11,8 @@ from functools import cached_property
 from pathlib import Path
 
 from pytest_benchflow.cache import cache_directory, is_abandoned, locked_files, temporary_name
+from pytest_benchflow.removal import remove_tree
 
-from .guest.removal import remove_tree
 from .place import Place, choose
 
 _NAME_LENGTH = 24
@@ -44,8 +44,9 @@ class LayerStore:
     def has(self, name: str) -> bool:
         """Say whether a layer is there; asking counts as use."""
         try:
-            os.utime(self.path / name)
-        except FileNotFoundError:
+            # The slash: what is no directory is no layer.
+            os.utime(f"{self.path / name}/")
+        except (FileNotFoundError, NotADirectoryError):
             return False
         return True
 
@@ -81,7 +82,7 @@ class LayerStore:
             with contextlib.suppress(OSError):
                 area.rmdir()
         target = self.path / name
-        if target.exists():
+        if os.path.lexists(target):
             # Sandboxes may still stand on the old one: it goes when this process is gone.
             target.rename(self.path / f"{path.name}-replaced")
         path.rename(target)

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 from pytest_benchflow.errors import SandboxError
+from pytest_benchflow.removal import remove_tree
 from pytest_benchflow.sandboxes.base import ExecResult
 
 from .cgroups import Group
 from .control import Control
 from .guest import wire
 from .guest.programs import NOT_STARTED
-from .guest.removal import remove_tree
 from .handover import Handover
 from .launcher import Launcher
 from .pipes import Collector, ReadPipe, WritePipe

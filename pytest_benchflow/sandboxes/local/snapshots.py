@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 from pytest_benchflow.cache import temporary_name
 from pytest_benchflow.errors import SandboxError
+from pytest_benchflow.removal import remove_tree
 from pytest_benchflow.sandboxes.base import SandboxImage
-
-from .guest.removal import remove_tree
 
 if TYPE_CHECKING:
     from .builder import Built

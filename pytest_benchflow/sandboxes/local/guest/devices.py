@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
+import stat
 import struct
 
 from . import libc
@@ -12,8 +13,6 @@ from . import libc
 _NODES = ("null", "zero", "full", "random", "urandom", "tty")
 _LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", "ptmx": "pts/ptmx"}
 _SAFE = libc.MS_NOSUID | libc.MS_NOEXEC
-#: Real root could turn the host's knobs through these.
-_READ_ONLY = ("sys", "sysrq-trigger", "irq", "bus", "fs")
 _EMPTIED = ("acpi", "asound", "scsi")
 _MASKED = (
     *("kcore", "keys", "key-users", "timer_list", "sched_debug", "kmsg", "latency_stats"),
@@ -25,13 +24,14 @@ _SIOCSIFFLAGS = 0x8914
 _IFF_UP = 0x1
 
 
-def mount_dev(target: str, shm_options: str) -> None:
+def mount_dev(target: str, shm_options: str, *, privileged: bool) -> None:
     """Mount a private /dev with harmless devices only."""
-    libc.mount("tmpfs", target, "tmpfs", _SAFE | libc.MS_NODEV, "mode=755,size=1m")
+    libc.mount("tmpfs", target, "tmpfs", _SAFE | (0 if privileged else libc.MS_NODEV), "mode=755,size=1m")
     for name in _NODES:
-        path = f"{target}/{name}"
-        os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o666))
-        libc.mount(f"/dev/{name}", path, flags=libc.MS_BIND)
+        if privileged:
+            _make_node(name, f"{target}/{name}")
+        else:
+            _bind_node(name, f"{target}/{name}")
     for name, link in _LINKS.items():
         os.symlink(link, f"{target}/{name}")
     for name in ("pts", "shm"):
@@ -40,20 +40,45 @@ def mount_dev(target: str, shm_options: str) -> None:
     libc.mount("tmpfs", f"{target}/shm", "tmpfs", _SAFE | libc.MS_NODEV, f"mode=1777{shm_options}")
 
 
-def mount_proc(target: str, *, privileged: bool) -> None:
-    """Mount the /proc of the caller's pid namespace, without the host's controls."""
+def _make_node(name: str, path: str) -> None:
+    """Make a device of the sandbox's own: what real root does to the mode of the host's is done to the host."""
+    try:
+        os.mknod(path, stat.S_IFCHR, os.stat(f"/dev/{name}").st_rdev)
+    except PermissionError:  # a container's root may not have the right to
+        _bind_node(name, path)
+        libc.mount("none", path, flags=libc.MS_REMOUNT | libc.MS_BIND | libc.MS_RDONLY | _SAFE)
+    else:
+        os.chmod(path, 0o666)  # noqa: S103 - as everywhere
+
+
+def _bind_node(name: str, path: str) -> None:
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o666))
+    libc.mount(f"/dev/{name}", path, flags=libc.MS_BIND)
+
+
+def mount_proc(target: str) -> None:
+    """Mount the /proc of the caller's pid namespace."""
     libc.mount("proc", target, "proc", _SAFE | libc.MS_NODEV)
-    for name in _READ_ONLY if privileged else ():
-        if os.path.exists(path := f"{target}/{name}"):
-            libc.mount(path, path, flags=libc.MS_BIND)
-            flags = libc.MS_REMOUNT | libc.MS_BIND | libc.MS_RDONLY | _SAFE | libc.MS_NODEV
-            libc.mount("none", path, flags=flags)
+
+
+def cover_proc(*, privileged: bool) -> int:
+    """Cover what /proc tells of the host, and return a descriptor of it as it was.
+
+    For programs that are real root it becomes read-only: they could turn the host's knobs, and even the modes of files
+    there are the host's own.
+    """
+    proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    if privileged:
+        libc.mount("/proc", "/proc", flags=libc.MS_BIND)
+        flags = libc.MS_REMOUNT | libc.MS_BIND | libc.MS_RDONLY | _SAFE | libc.MS_NODEV
+        libc.mount("none", "/proc", flags=flags)
     for name in _EMPTIED:
-        if os.path.isdir(path := f"{target}/{name}"):
+        if os.path.isdir(path := f"/proc/{name}"):
             libc.mount("tmpfs", path, "tmpfs", _SAFE | libc.MS_NODEV | libc.MS_RDONLY)
     for name in _MASKED:
-        if os.path.exists(path := f"{target}/{name}"):
+        if os.path.exists(path := f"/proc/{name}"):
             libc.mount("/dev/null", path, flags=libc.MS_BIND)
+    return proc
 
 
 def raise_loopback() -> None:

@@ -10,8 +10,9 @@ _ALWAYS = ("etc", "opt", "usr")
 #: Directories on old layouts, links into /usr on merged ones.
 _MERGED = ("bin", "lib", "lib32", "lib64", "libx32", "sbin")
 _PACKAGES = ("var/lib/apt", "var/lib/dpkg")
-#: How far to look for what is private; /usr is public throughout.
-_HIDING_DEPTH = {"etc": 16, "opt": 1, "var/lib/apt": 2, "var/lib/dpkg": 2}
+#: How far to look for what is private, and how far to look again before each sandbox, for what is new: whole toolchains
+#: lie in /opt. What packages bring to /usr is public throughout.
+_DEPTHS = {"etc": (16, 16), "opt": (4, 2), "usr/local": (4, 2), "var/lib/apt": (2, 2), "var/lib/dpkg": (2, 2)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,26 +58,32 @@ def look() -> HostView:
         full = f"/{path}"
         if os.path.islink(full) or not os.path.isdir(full):
             continue
-        hidden = _private(full, _HIDING_DEPTH.get(path, 0), looked_into)
+        hidden = []
+        for top, depths in _DEPTHS.items():
+            if f"{top}/".startswith(f"{path}/") and os.path.isdir(f"/{top}"):
+                hidden += _private(full, depths, looked_into, f"{top}/".removeprefix(f"{path}/"))
         areas.append(Area(path, tuple(hidden), any(m.startswith(f"{full}/") for m in mounts)))
     links = [(name, os.readlink(f"/{name}")) for name in _MERGED if os.path.islink(f"/{name}")]
     return HostView(tuple(areas), tuple(links), tuple(looked_into.items()))
 
 
-def _private(top: str, depth: int, looked_into: dict[str, int], prefix: str = "") -> list[str]:
+def _private(top: str, depths: tuple[int, int], looked_into: dict[str, int], prefix: str = "") -> list[str]:
     """List what below `top` is not open to everyone, without descending into it."""
     found: list[str] = []
+    depth, watched = depths
     if depth == 0:
         return found
     # Before its entries are read: what comes while they are is then taken for new.
-    looked_into[os.path.join(top, prefix)] = _changed(os.path.join(top, prefix))
+    if watched > 0:
+        looked_into[os.path.join(top, prefix)] = _changed(os.path.join(top, prefix))
     with os.scandir(os.path.join(top, prefix)) as entries:
         for entry in entries:
             path = f"{prefix}{entry.name}"
             try:
                 mode = entry.stat(follow_symlinks=False).st_mode
                 if stat.S_ISDIR(mode):
-                    found += _private(top, depth - 1, looked_into, f"{path}/") if mode & 0o005 == 0o005 else [path]
+                    below = (depth - 1, watched - 1)
+                    found += _private(top, below, looked_into, f"{path}/") if mode & 0o005 == 0o005 else [path]
                 elif not stat.S_ISLNK(mode) and not mode & 0o004:
                     found.append(path)
             except OSError:

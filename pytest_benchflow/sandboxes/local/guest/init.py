@@ -20,7 +20,7 @@ from .hostview import HostView
 _READY = wire.encode({"event": "ready"})
 
 
-def main(descriptor: int, host: HostView, rights: privileges.Privileges) -> NoReturn:
+def main(descriptor: int, host: HostView, rights: privileges.Privileges, *, privileged: bool) -> NoReturn:
     """Become the init process of the sandbox that the runner describes through `descriptor`."""
     control = socket.socket(fileno=descriptor)
     try:
@@ -33,9 +33,10 @@ def main(descriptor: int, host: HostView, rights: privileges.Privileges) -> NoRe
         if os.waitpid(builder, 0)[1]:
             os._exit(1)
         os.chdir("/")
+        proc = devices.cover_proc(privileged=privileged)
         rights.drop()
         control.send(_READY)
-        _Init(control).serve()
+        _Init(control, proc).serve()
     except BaseException as error:
         wire.send_failure(control, error)
         os._exit(1)
@@ -60,8 +61,10 @@ def _build(control: socket.socket, host: HostView) -> NoReturn:
 
 
 class _Init:
-    def __init__(self, control: socket.socket) -> None:
+    def __init__(self, control: socket.socket, proc: int) -> None:
         self._control = control
+        self._proc = proc
+        """A /proc that can be written to."""
         self._children: dict[int, int] = {}
         """Request number of each child that the runner waits for."""
         self._early: set[int] = set()
@@ -95,7 +98,7 @@ class _Init:
         number: int = message["id"]
         match message["op"]:
             case "run":
-                self._start(number, fds, lambda: programs.supervise(message, fds, self._reports_write))
+                self._start(number, fds, lambda: programs.supervise(message, fds, self._reports_write, self._proc))
             case "extract":
                 self._start(number, fds, lambda: transfer.extract(message, fds))
             case "archive":

@@ -28,7 +28,10 @@ MS_RELATIME = 0x200000
 MNT_DETACH = 0x2
 
 _AT_FDCWD = -100
+_AT_RECURSIVE = 0x8000
 _RENAME_WHITEOUT = 0x4
+#: The same number on every machine, of Linux 5.12 and later.
+_MOUNT_SETATTR = 442
 
 PR_SET_DUMPABLE = 4
 PR_SET_SECCOMP = 22
@@ -47,7 +50,7 @@ _capset, _mount, _pivot_root, _prctl, _syscall, _umount2, _unshare = (
 _renameat2 = getattr(_libc, "renameat2", None)
 _mount.argtypes = (ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_ulong, ctypes.c_char_p)
 _prctl.argtypes = (ctypes.c_int, *(ctypes.c_ulong,) * 4)
-_syscall.argtypes = (ctypes.c_long, *(ctypes.c_ulong,) * 3)
+_syscall.argtypes = (ctypes.c_long, *(ctypes.c_ulong,) * 5)
 
 
 def _check(result: int, what: str) -> None:
@@ -112,10 +115,19 @@ def prctl(option: int, value: int = 0, address: int = 0) -> None:
         _fail(f"prctl({option}, {value})")
 
 
-def syscall(number: int, first: int, second: int, third: int = 0) -> int:
+def syscall(number: int, first: int, second: int, third: int = 0, fourth: int = 0, fifth: int = 0) -> int:
     """Make a system call by its number; -1 if it failed or does not exist."""
-    result: int = _syscall(number, first, second, third)
+    result: int = _syscall(number, first, second, third, fourth, fifth)
     return result
+
+
+def restrict_mounts(target: str, flags: int) -> bool:
+    """Add flags to a mount and to all below it; False if the kernel cannot."""
+    path = ctypes.create_string_buffer(os.fsencode(target))
+    attributes = (ctypes.c_uint64 * 4)(flags)
+    at = ctypes.c_ulong(_AT_FDCWD).value
+    address, size = ctypes.addressof(attributes), ctypes.sizeof(attributes)
+    return syscall(_MOUNT_SETATTR, at, ctypes.addressof(path), _AT_RECURSIVE, address, size) == 0
 
 
 class Capabilities:

@@ -22,12 +22,12 @@ KEPT = (
 class Privileges:
     """What a sandbox keeps, worked out before any is forked."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, privileged: bool) -> None:
         with open("/proc/sys/kernel/cap_last_cap") as file:
             last = int(file.read())
         self._dropped = [capability for capability in range(last + 1) if capability not in KEPT]
         self._kept = libc.Capabilities(sum(1 << capability for capability in KEPT))
-        self._filter = seccomp.Filter()
+        self._filter = seccomp.Filter(privileged=privileged)
         self._scope = landlock.Scope()
 
     def drop(self) -> None:

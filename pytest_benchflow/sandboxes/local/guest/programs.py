@@ -22,10 +22,10 @@ NOT_STARTED = 127
 REPORT = struct.Struct("ii")
 _CLOSE_UP_TO = 4096
 #: Where memory runs out, programs go before the init that serves them.
-_OOM_SCORE = "500"
+_OOM_SCORE = b"500"
 
 
-def supervise(message: wire.Message, fds: list[int], reports: int) -> int:
+def supervise(message: wire.Message, fds: list[int], reports: int, proc: int) -> int:
     """Run the program and return its exit status; write it to `reports` if the supervisor stays beyond it."""
     libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)
     try:
@@ -33,7 +33,7 @@ def supervise(message: wire.Message, fds: list[int], reports: int) -> int:
     except OSError as error:
         return refuse(fds, error)
     if program == 0:
-        _become(message, *fds)
+        _become(message, proc, *fds)
     # Holding the program's pipes here would hide that it closed them.
     os.closerange(0, reports)
     os.closerange(reports + 1, _CLOSE_UP_TO)
@@ -70,7 +70,7 @@ def exit_status(status: int) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _become(message: wire.Message, stdin: int, stdout: int, stderr: int, started: int) -> NoReturn:
+def _become(message: wire.Message, proc: int, stdin: int, stdout: int, stderr: int, started: int) -> NoReturn:
     """Turn into the program; `started` closes by itself on success and carries the reason otherwise."""
     try:
         os.setsid()
@@ -85,8 +85,9 @@ def _become(message: wire.Message, stdin: int, stdout: int, stderr: int, started
         for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         # An ordinary user's root may not write there.
-        with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-            file.write(_OOM_SCORE)
+        with contextlib.suppress(OSError):
+            score = os.open("self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC, dir_fd=proc)
+            os.write(score, _OOM_SCORE)
         user.assume()
         try:
             os.chdir(message["cwd"])

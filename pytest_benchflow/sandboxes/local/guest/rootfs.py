@@ -92,8 +92,8 @@ def enter(config: Message, host: HostView) -> int:
     if prefix_fd is not None:
         bind(f"/proc/self/fd/{prefix_fd}", root + prefix, libc.MS_RDONLY | _FLAGS)
         os.close(prefix_fd)
-    devices.mount_dev(f"{root}/dev", _shared_memory(config))
-    devices.mount_proc(f"{root}/proc", privileged=config["privileged"])
+    devices.mount_dev(f"{root}/dev", _shared_memory(config), privileged=config["privileged"])
+    devices.mount_proc(f"{root}/proc")
 
     written = os.open(builder.upper, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     os.chdir(root)
@@ -116,8 +116,10 @@ def _open_directory(path: str) -> int:
 
 
 def bind(source: str, target: str, flags: int) -> None:
-    """Show `source` on `target`, with `flags` added to those it has."""
+    """Show `source` on `target`, with `flags` added to those it has, and to those of what is mounted in it."""
     libc.mount(source, target, flags=libc.MS_BIND | libc.MS_REC)
+    if libc.restrict_mounts(target, flags):
+        return
     # statvfs reports the same bits as mount takes, except for relatime.
     present = os.statvfs(target).f_flag
     kept = present & (libc.MS_NOSUID | libc.MS_NODEV | libc.MS_NOEXEC | libc.MS_NOATIME | libc.MS_NODIRATIME)

@@ -17,7 +17,9 @@ import socket
 import time
 from typing import NoReturn
 
-from . import hostview, init, libc, privileges, removal, signals, wire
+from pytest_benchflow.removal import remove_tree
+
+from . import hostview, init, libc, privileges, signals, wire
 
 #: How long a killed runner's sandboxes may take to end before what they leave is left to the next runner.
 _PATIENCE_SEC = 10.0
@@ -33,7 +35,7 @@ def main(descriptor: int) -> None:
     libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)
     runner = socket.socket(fileno=descriptor)
     host = hostview.look()
-    rights = privileges.Privileges()
+    rights = {privileged: privileges.Privileges(privileged=privileged) for privileged in (False, True)}
     # Objects that no collection ever touches keep their memory pages shared with every fork.
     gc.collect()
     gc.freeze()
@@ -62,7 +64,7 @@ def _is_anything_left(groups: set[bytes], directories: set[bytes], parent: int) 
     if os.getppid() != parent and not _has_children():
         for path in directories:
             with contextlib.suppress(OSError):
-                removal.remove_tree(path)
+                remove_tree(path)
     return any(os.path.lexists(path) for path in (*groups, *directories))
 
 
@@ -75,14 +77,15 @@ def _has_children() -> bool:
 
 
 def _spawn(
-    control: int, flags: bytes, groups: list[bytes], host: hostview.HostView, rights: privileges.Privileges
+    control: int, flags: bytes, groups: list[bytes], host: hostview.HostView, rights: dict[bool, privileges.Privileges]
 ) -> NoReturn:
     """Enter the namespaces, fork PID 1 of the sandbox there and leave."""
     try:
         signals.default()
         # Before the namespaces: a cgroup namespace begins at the group that its maker is in.
         entered = [path for path in groups if _enter_group(path)]
-        _enter_namespaces(privileged=wire.PRIVILEGED in flags, network=wire.NETWORK in flags)
+        privileged = wire.PRIVILEGED in flags
+        _enter_namespaces(privileged=privileged, network=wire.NETWORK in flags)
         # The child waits for this byte: the runner must hold its pidfd before it can say or do anything.
         gate_read, gate_write = os.pipe()
         child = os.fork()
@@ -90,7 +93,7 @@ def _spawn(
             os.close(gate_write)
             os.read(gate_read, 1)
             os.close(gate_read)
-            init.main(control, host, rights)
+            init.main(control, host, rights[privileged], privileged=privileged)
         pidfd = os.pidfd_open(child)
         message = {"event": "spawned", "cgroups": [os.fsdecode(path) for path in entered]}
         wire.send(socket.socket(fileno=control), message, (pidfd,))

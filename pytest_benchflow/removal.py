@@ -1,18 +1,25 @@
-"""Remove what sandboxes have written, however deep, and whatever its modes deny."""
+"""Remove directories, however deep, and whatever their modes deny: sandboxes write anything.
+
+The standard library only: processes without the rest of the package use it too.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
 import os
+import stat
 from collections.abc import Iterator
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def remove_tree(path: str | os.PathLike[str] | bytes) -> None:
-    """Remove a directory with all in it; nothing happens if it is not there."""
+    """Remove a directory with all in it, or a link to one; nothing happens if it is not there."""
     with contextlib.suppress(FileNotFoundError):
+        if os.path.islink(path):
+            os.unlink(path)
+            return
         os.chmod(path, 0o700)
         top = os.open(path, _DIRECTORY)
         names = (f".removed-{number}" for number in itertools.count())
@@ -43,7 +50,9 @@ def _unlink(name: str, directory: int) -> bool:
     """Remove a file, or make a directory fit to be removed and return False."""
     try:
         os.unlink(name, dir_fd=directory)
-    except IsADirectoryError:
+    except (IsADirectoryError, PermissionError):  # the second is what macOS says
+        if not stat.S_ISDIR(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
+            raise
         os.chmod(name, 0o700, dir_fd=directory)
         return False
     return True
