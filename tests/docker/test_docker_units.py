@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import subprocess
@@ -17,13 +18,14 @@ from hypothesis import strategies as st
 
 from pytest_benchflow.errors import SandboxError, UnsupportedError
 from pytest_benchflow.sandboxes import Limits, SandboxSpec
-from pytest_benchflow.sandboxes.docker import daemon_answers
+from pytest_benchflow.sandboxes.docker import address, daemon_answers
 from pytest_benchflow.sandboxes.docker.address import Address, find_address
 from pytest_benchflow.sandboxes.docker.answer import Answer
 from pytest_benchflow.sandboxes.docker.backend import engine_facts
 from pytest_benchflow.sandboxes.docker.build_log import BuildLog
 from pytest_benchflow.sandboxes.docker.compose_files import explain, override_file, unique_things
 from pytest_benchflow.sandboxes.docker.context import BuildContext
+from pytest_benchflow.sandboxes.docker.engine import Engine, Unreachable
 from pytest_benchflow.sandboxes.docker.execs import refusal
 from pytest_benchflow.sandboxes.docker.frames import CAPTURE_BYTES, STDERR, STDOUT, Capture
 from pytest_benchflow.sandboxes.docker.images import short_name
@@ -281,6 +283,38 @@ def test_docker_command_finds_the_same_daemon(docker_home: Path, monkeypatch: py
     assert find_address() == address
 
 
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", "what answers there is no Docker daemon"),
+        (b"HTTP/1.1 404 No\r\nContent-Length: 7\r\n\r\n<html/>", "what answers there is no Docker daemon"),
+        (b"two\r\nlines\r\n", "two"),
+        (None, "it says nothing"),
+    ],
+    ids=["json", "html", "noise", "mute"],
+)
+async def test_what_is_no_daemon_is_told_in_one_line(
+    answer: bytes | None, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if answer is not None and await reader.readline():
+            writer.write(answer)
+        else:
+            await reader.read()
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+
+    monkeypatch.setattr(address, "_HELLO_TIMEOUT_SEC", 0.5)
+    socket = tmp_path / "docker.sock"
+    async with await asyncio.start_unix_server(serve, socket):
+        engine = Engine(Address(f"unix://{socket}"))
+        with pytest.raises(Unreachable) as caught:
+            await engine.version()
+        engine.close()
+    assert caught.value.message == f"no Docker daemon answers at unix://{socket} ({reason})"
+
+
 def test_no_daemon_is_known_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
     began = time.perf_counter()
@@ -466,6 +500,8 @@ def test_buildkit_is_understood(tmp_path: Path, lines: list[str], said: str) -> 
     [
         ("an output: no", None),
         ('OCI runtime exec failed: exec failed: exec: "x": not found: unknown', 'exec: "x": not found'),
+        ("exec /bin/bash: argument list too long", "argument list too long"),
+        ("exec /bin/bash: something else", None),
         ("unable to find user x: no matching entries", "unable to find user x: no matching entries"),
         ('Error: runc: exec failed: exec: "x": not found: OCI runtime was sad\nError: read', 'exec: "x": not found'),
         ("Error: crun: executable file `x` not found: No such file", "executable file `x` not found: No such file"),

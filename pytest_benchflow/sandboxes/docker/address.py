@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _DEFAULT = "/var/run/docker.sock"
 _OLDEST_VERSION = "1.24"
+_HELLO_TIMEOUT_SEC = 20
+PLAIN_TO_TLS = "Client sent an HTTP request to an HTTPS server"
 _TLS_FILES = ("ca.pem", "cert.pem", "key.pem")
 
 
@@ -65,13 +67,15 @@ class Address:
         if self.tls_dir is not None:
             ca, cert, key = (self._tls_file(name) for name in _TLS_FILES)
             tls = TLSConfig(client_cert=(cert, key) if cert and key else None, ca_cert=ca, verify=True)
-        client = docker.APIClient(self.url, version=version or _OLDEST_VERSION, timeout=timeout_sec, tls=tls)
+        # Who does not say his name at once has nothing to say later, and holds up the end of this process meanwhile.
+        patience = timeout_sec if version else min(timeout_sec, _HELLO_TIMEOUT_SEC)
+        client = docker.APIClient(self.url, version=version or _OLDEST_VERSION, timeout=patience, tls=tls)
         # Otherwise certificates and proxies that are meant for the web would go before the daemon's own.
         client.trust_env = False
         if version is not None:
             return client
         try:
-            version = str(client.version(api_version=False)["ApiVersion"])
+            version = _spoken_by(client)
         finally:
             client.close()
         return self.client(version, timeout_sec)
@@ -86,6 +90,18 @@ class Address:
     def _tls_file(self, name: str) -> str | None:
         path = self.tls_dir and self.tls_dir / name
         return str(path) if path and path.exists() else None
+
+
+def _spoken_by(client: docker.APIClient) -> str:
+    """Return the version of the interface that a daemon speaks; DockerException if it is none."""
+    from docker.errors import APIError, DockerException
+
+    try:
+        return str(client.version(api_version=False)["ApiVersion"])
+    except (APIError, ValueError, KeyError, TypeError) as error:
+        if PLAIN_TO_TLS in str(error):
+            raise
+        raise DockerException("what answers there is no Docker daemon") from None
 
 
 def find_address() -> Address:

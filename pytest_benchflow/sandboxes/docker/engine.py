@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pytest_benchflow.errors import SandboxError
 
-from .address import Address, probe
+from .address import PLAIN_TO_TLS, Address, probe
 
 if TYPE_CHECKING:
     import docker
 
 T = TypeVar("T")
 _THREADS = 32
-_PLAIN_TO_TLS = "Client sent an HTTP request to an HTTPS server"
 _PROBE_TIMEOUT_SEC = 20.0
 #: No single answer takes longer on a loaded machine; builds and pulls, which may, do not wait here.
 CALL_TIMEOUT_SEC = 180
@@ -40,7 +39,7 @@ class Unreachable(SandboxError):
 
 
 def _advice(address: Address, why: str) -> str:
-    if _PLAIN_TO_TLS in why:
+    if PLAIN_TO_TLS in why:
         return "set DOCKER_TLS_VERIFY=1, and DOCKER_CERT_PATH to the directory with ca.pem, cert.pem and key.pem"
     if address.tls_dir is not None and "SSL" in why:
         return f"check the certificates in {address.tls_dir}"
@@ -99,10 +98,12 @@ class Engine:
             return work(self._client())
         except APIError as error:
             text = str(error.explanation or error).strip()
-            if _PLAIN_TO_TLS in text:
-                raise Unreachable(self.address, _PLAIN_TO_TLS) from None
+            if PLAIN_TO_TLS in text:
+                raise Unreachable(self.address, PLAIN_TO_TLS) from None
             raise EngineError(error.response.status_code if error.response is not None else 500, text) from None
         except requests.exceptions.Timeout:
+            if getattr(self._own, "client", None) is None:
+                raise Unreachable(self.address, "it says nothing") from None
             raise SandboxError(f"the Docker daemon gave no answer within {CALL_TIMEOUT_SEC} s") from None
         except (requests.exceptions.RequestException, DockerException, OSError) as error:
             raise Unreachable(self.address, _root_cause(error)) from None
@@ -120,6 +121,7 @@ class Engine:
 def _root_cause(error: BaseException) -> str:
     """Return the innermost reason: the SDK wraps `Connection refused` four times."""
     inner: BaseException = error
-    while (cause := inner.__cause__ or inner.__context__) is not None:
+    while (cause := inner.__cause__ or (None if inner.__suppress_context__ else inner.__context__)) is not None:
         inner = cause
-    return (inner.strerror if isinstance(inner, OSError) else None) or str(inner) or type(inner).__name__
+    reason = (inner.strerror if isinstance(inner, OSError) else None) or str(inner) or type(inner).__name__
+    return " ".join(reason.split())
