@@ -64,10 +64,11 @@ class Verifier:
         await self._must(emptied(LOGS, private=self.target), "clear the verifier's files")
 
     async def _prepare(self) -> None:
+        workspace = _made_anew(getattr(self.sandbox, "workdir", "/"))
         if not self.upload:
-            await self._must(emptied(LOGS), "empty /logs/verifier")
+            await self._must(emptied(LOGS) + workspace, "empty /logs/verifier")
             return
-        script = emptied(LOGS, private=self.target)
+        script = emptied(LOGS, private=self.target) + workspace
         if self.target != "/tests":
             script += f"\nrm -rf /tests && ln -s {self.target} /tests"
         await self._must(script, "empty /logs/verifier")
@@ -97,7 +98,7 @@ class Verifier:
 
     async def _must(self, script: str, what: str) -> None:
         try:
-            done = await self.sandbox.exec(script, user=0, timeout_sec=_STEP_TIMEOUT_SEC)
+            done = await self.sandbox.exec(script, user=0, cwd="/", timeout_sec=_STEP_TIMEOUT_SEC)
         except TimeoutError:
             raise SandboxError(f"could not {what} within {_STEP_TIMEOUT_SEC:g} s") from None
         if done.return_code:
@@ -111,6 +112,12 @@ class Verifier:
 def output_tail(directory: Path) -> str | None:
     """Return the last lines the verifier printed."""
     return tail(directory / OUTPUT)
+
+
+def _made_anew(directory: str) -> str:
+    """Return a command after which the tests have a place to start in, whatever the agent did to its workspace."""
+    path = shlex.quote(directory)
+    return f"[ -d {path} ] || {{ rm -rf -- {path} && mkdir -p -- {path}; }} || exit 1\n"
 
 
 def _is_executable(path: Path) -> bool:

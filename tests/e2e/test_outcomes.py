@@ -64,6 +64,8 @@ def write_tasks(project: Project) -> None:
     )
     project.task("tasks/solve-exits-1-undone", solve="exit 3")
     project.task("tasks/floods-its-logs", solve=f"{SOLVE}; truncate -s 3G /logs/agent/flood")
+    project.task("tasks/no-workspace", solve="cd / && rm -rf /app")
+    project.task("tasks/file-for-workspace", solve="cd / && rm -rf /app && echo > /app")
     project.task("tasks/escapes", test=f"printf '\\033[31mred\\033]0;title\\007\\n'; echo 0 > {REWARD}")
     project.task("tasks/no-reward", test="echo nothing")
     project.task("tasks/bad-reward", test=f"echo true > {REWARD}")
@@ -101,7 +103,7 @@ def ran(request: pytest.FixtureRequest, new_project: Callable[..., Project]) -> 
 
 
 PASSED = ["passes", "test-sh-exits-1", "solve-exits-1", "solve-hangs", "floods-its-logs"]
-FAILED = ["low", "several-keys", "escapes", "solve-exits-1-undone"]
+FAILED = ["low", "several-keys", "escapes", "solve-exits-1-undone", "no-workspace", "file-for-workspace"]
 ERRORS = {
     "no-reward": ("reward", "verify", "the verifier left no reward.txt or reward.json"),
     "bad-reward": ("reward", "verify", "reward.txt holds 'true"),
