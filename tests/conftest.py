@@ -13,7 +13,8 @@ from project import INI, WARM, Project, write_task
 hypothesis.settings.register_profile("benchflow", deadline=None)
 hypothesis.settings.load_profile("benchflow")
 
-SLOW = ("test_real_agents.py", "test_patterns.py", "test_sandbox_as_user.py", "test_docker_conformance.py")
+SLOW = ("test_real_agents.py", "test_sandbox_as_user.py", "test_docker_conformance.py", "test_patterns.py")
+"""Not both files with real agents at once: sixteen of them on two cores take longer than their time limits."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

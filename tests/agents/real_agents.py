@@ -76,10 +76,10 @@ TASKS: dict[str, tuple[str, float]] = {
     "solved": ("Make two files.", 120),
     "wrong-model": ("Be somebody else.", 60),
     "wrong-key": ("Come with a wrong key.", 12),
-    "failing": ("Meet a provider that fails.", 20),
-    "silent": ("Wait for an answer.", 20),
-    "endless": ("Begin, and never end.", 40),
-    "crash": ("Begin, and die.", 60),
+    "failing": ("Meet a provider that fails.", 25),
+    "silent": ("Wait for an answer.", 25),
+    "endless": ("Begin, and never end.", 50),
+    "crash": ("Begin, and die.", 120),
 }
 """Instruction and seconds by name."""
 
