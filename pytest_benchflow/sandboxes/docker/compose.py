@@ -10,7 +10,7 @@ from .container import Container
 from .plan import ImageFacts, notes_for
 from .project import Project
 from .projects import Watcher
-from .starter import Kept, Starter
+from .starter import Kept, Starter, end_programs
 
 
 class ComposeStarter:
@@ -52,10 +52,11 @@ class ComposeStarter:
             await asyncio.sleep(0)
 
     async def keep(self, container: Container) -> Kept:
-        """Leave the project as it is, without the runner."""
+        """Leave the project without the runner, and main without its processes."""
         name = next(name for name, project in self._projects.items() if project.container is container)
         project = self._projects.pop(name)
         self._watcher.forget(project.name)
+        await end_programs(container)
         kept = await project.rename_as_kept()
         await container.channel.keep()
         container.close()

@@ -19,6 +19,7 @@ from .volumes import Volumes
 
 #: Over a network a dead runner may go unnoticed: PID 1 then ends after this silence.
 REMOTE_LEASE_SEC = 300
+_END_TIMEOUT_SEC = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ class Starter:
     async def keep(self, container: Container) -> Kept:
         """End every process but PID 1 and let the container live on."""
         name = KEPT_PREFIX + container.id.removeprefix("bf-")
-        await container.run(Command("kill -9 -1"), timeout_sec=30)
+        await end_programs(container)
         await self.engine.call(lambda client: client.rename(container.id, name))
         await container.channel.keep()
         container.close()
@@ -115,3 +116,8 @@ class Starter:
     def notes(self, spec: SandboxSpec) -> list[str]:
         """Return what the user should know about this sandbox."""
         return notes_for(spec, self.facts)
+
+
+async def end_programs(container: Container) -> None:
+    """End every process of a container but PID 1."""
+    await container.run(Command("kill -9 -1"), timeout_sec=_END_TIMEOUT_SEC)
