@@ -27,7 +27,6 @@ from .starter import Starter
 #: No connection of the runner keeps main alive, so the runner has to give signs of life.
 LEASE_SEC = 300
 _CONFIG_TIMEOUT_SEC = 60.0
-_TAIL_LINES = 25
 
 
 class Project:
@@ -56,7 +55,7 @@ class Project:
             raise UsageError(f"{self._file}: {error.output.splitlines()[-1]}") from None
         self._config = json.loads(text)
         tags = await self._tags()
-        main = await self._main_image(tags)
+        main = compose_files.as_service(await self._main_image(tags), self._config["services"][MAIN])
         tags |= {
             name: main.reference
             for name, service in self._config["services"].items()
@@ -149,8 +148,8 @@ class Project:
         try:
             await self._compose("build.json").run("build", service, timeout_sec=limit)
         except ComposeFailed as error:
-            tail = error.output.splitlines()[-_TAIL_LINES:]
-            raise BuildError("\n    ".join([f"{self._file}: service {service} could not be built", *tail])) from None
+            what = f"{self._file}: service {service} could not be built"
+            raise BuildError(compose_files.explain_build(what, error.output)) from None
         except TimeoutError:
             reason = f"{self._file}: the build of service {service} took longer than {limit:g} s"
             raise BuildError(reason, advice="raise build_timeout_sec") from None
