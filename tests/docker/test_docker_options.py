@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -13,6 +14,8 @@ from pathlib import Path
 
 import pytest
 from project import Project, wait_for
+
+from pytest_benchflow.sandboxes.docker import list_leftovers
 
 HALF = "echo 0.5 > /logs/verifier/reward.txt"
 COMPOSE = "services:\n  main: {}\n  side:\n    image: bf-test/busybox:1\n    command: sleep 600\n"
@@ -111,15 +114,19 @@ def test_the_agents_sandbox_is_kept_where_the_verifier_has_its_own(project: Dock
 
 
 def test_a_kept_compose_project_is_removed_with_one_command(project: DockerProject) -> None:
-    project.task("tasks/two", files={"environment/docker-compose.yaml": COMPOSE}, test=HALF)
+    test = f"(sleep 600 >/dev/null 2>&1 &); {HALF}"
+    project.task("tasks/two", files={"environment/docker-compose.yaml": COMPOSE}, test=test)
     done = project.docker_run("--bf-keep-sandbox=failed")
     done.assert_outcomes(failed=1)
     rollout = project.rollout_dir()
     assert len(containers_of(rollout.name)) == 2
+    left = [item for item in asyncio.run(list_leftovers(everything=True)) if item.rollout == rollout.name]
+    assert {item.kind: item.kept for item in left} == {"container": True, "network": True}
     (said,) = (line for line in done.outlines if "docker exec" in line)
     match = re.search(r"docker exec -it (\S+) bash`, remove it with `(docker compose -p \S+ down --volumes)`", said)
     assert match is not None
     assert docker("exec", match[1], "cat", "/app/done.txt") == "done"
+    assert "sleep" not in docker("exec", match[1], "bash", "-c", "cat /proc/[0-9]*/comm")
     docker(*match[2].split()[1:])
     assert containers_of(rollout.name) == []
 

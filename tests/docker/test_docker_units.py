@@ -23,7 +23,13 @@ from pytest_benchflow.sandboxes.docker.address import Address, find_address
 from pytest_benchflow.sandboxes.docker.answer import Answer
 from pytest_benchflow.sandboxes.docker.backend import engine_facts
 from pytest_benchflow.sandboxes.docker.build_log import BuildLog
-from pytest_benchflow.sandboxes.docker.compose_files import explain, override_file, unique_things
+from pytest_benchflow.sandboxes.docker.compose_files import (
+    as_service,
+    explain,
+    explain_build,
+    override_file,
+    unique_things,
+)
 from pytest_benchflow.sandboxes.docker.context import BuildContext
 from pytest_benchflow.sandboxes.docker.engine import Engine, Unreachable
 from pytest_benchflow.sandboxes.docker.execs import refusal
@@ -555,7 +561,7 @@ def test_things_that_exist_only_once() -> None:
     [
         (
             " Network p-1_default  Creating\n Container p-1-web-1  Started\n Container p-1-web-1  Waiting\n"
-            "container p-1-web-1 is unhealthy\nweb-1  | broken inside\n",
+            "container p-1-web-1 is unhealthy\n\x1b[2Kweb-1  | broken inside\n",
             "f: not up: service web is unhealthy\n    web-1  | broken inside",
         ),
         (
@@ -570,6 +576,23 @@ def test_things_that_exist_only_once() -> None:
 )
 def test_reason_of_compose_is_told_without_its_progress(output: str, said: str) -> None:
     assert explain("f: not up", output, "p-1") == said
+
+
+def test_build_of_compose_is_told_without_what_every_build_says() -> None:
+    output = (
+        "#1 [web internal] load .dockerignore\n#1 DONE 0.1s\n\n#2 [web 1/2] RUN make\n#2 0.9 why\nfailed to solve: no\n"
+    )
+    said = "f: web could not be built\n    #2 [web 1/2] RUN make\n    #2 0.9 why\n    failed to solve: no"
+    assert explain_build("f: web could not be built", output) == said
+
+
+@pytest.mark.parametrize(
+    ("service", "user", "workdir"),
+    [({}, "bob", "/src"), ({"user": "0", "working_dir": "/var"}, "0", "/var"), ({"user": 7}, "7", "/src")],
+)
+def test_the_file_goes_over_the_image_of_main(service: dict[str, object], user: str, workdir: str) -> None:
+    image = ImageFacts("image", user="bob", workdir="/src")
+    assert as_service(image, service) == ImageFacts("image", user=user, workdir=workdir)
 
 
 @pytest.mark.parametrize(

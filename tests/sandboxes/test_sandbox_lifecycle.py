@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
 import time
+import uuid
 from pathlib import Path
 
 import pytest
@@ -154,3 +156,23 @@ async def test_compose_is_refused(backend: LocalBackend, tmp_path: Path) -> None
         UnsupportedError, match=r"docker-compose\.yaml needs several containers; use --bf-sandbox docker"
     ):
         backend.create(SandboxSpec("x", environment_dir=tmp_path))
+
+
+def test_a_sandbox_says_so_in_another_event_loop_and_can_still_be_stopped(cache: Path) -> None:
+    backend, mark = LocalBackend(), f"bf-loop-{uuid.uuid4().hex}"
+    sandbox = backend.create(SandboxSpec("box"))
+
+    async def start() -> None:
+        await sandbox.start()
+        await sandbox.exec(f"(exec -a {mark} sleep 600 >/dev/null 2>&1 &)")
+
+    async def use() -> None:
+        with pytest.raises(SandboxError, match="belongs to another event loop"):
+            await sandbox.exec("true")
+        await sandbox.stop()
+        await backend.aclose()
+
+    asyncio.run(start())
+    assert running(mark)
+    asyncio.run(use())
+    assert not running(mark)

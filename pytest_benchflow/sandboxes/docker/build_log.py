@@ -15,7 +15,7 @@ _STEP = re.compile(r"Step (\d+)/\d+ : (.*)")
 _PODMAN_STEP = re.compile(r"(?:\[(\d+)/\d+\] )?STEP (\d+)/\d+: (.*)")
 _STATUS = re.compile(r"(?:returned a non-zero code:|while running runtime: exit status) (\d+)$")
 _BUILDKIT_LINE = re.compile(r"^Dockerfile:(\d+)$|dockerfile parse error (?:on )?line (\d+)")
-_BUILDKIT_CHATTER = re.compile(r"#\d+ (sha256:|DONE |CACHED$|\[internal\]|copy /context|transferring )")
+BUILDKIT_CHATTER = re.compile(r"#\d+ (sha256:|DONE |CACHED$|\[(?:\S+ )?internal\]|copy /context|transferring )")
 _BUILDKIT_AROUND = re.compile(r"^(ERROR: )?(failed to solve[^:]*: )?(failed to create LLB definition: )?")
 _PARSE_LINE = re.compile(r"^dockerfile parse error (?:on )?line (\d+): ", re.IGNORECASE)
 _NOISE = re.compile(r"\x1b\[[0-9;]*m")
@@ -50,7 +50,7 @@ class BuildLog:
         """Take a line that BuildKit prints."""
         if match := _BUILDKIT_LINE.search(line):
             self._line = int(match[1] or match[2])
-        if line.strip() and not _BUILDKIT_CHATTER.match(line):
+        if line.strip() and not BUILDKIT_CHATTER.match(line):
             self._tail.append(line)
 
     def buildkit_error(self) -> str | None:

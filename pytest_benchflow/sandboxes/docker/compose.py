@@ -11,7 +11,7 @@ from .plan import ImageFacts, notes_for
 from .project import Project
 from .projects import Watcher
 from .service import DockerService
-from .starter import Kept, Starter
+from .starter import Kept, Starter, end_programs
 
 
 class ComposeStarter:
@@ -53,11 +53,12 @@ class ComposeStarter:
             await asyncio.sleep(0)
 
     async def keep(self, container: Container) -> Kept:
-        """Leave the project as it is, without the runner."""
+        """Leave the project without the runner, and main without its processes."""
         name = next(name for name, project in self._projects.items() if project.container is container)
         project = self._projects.pop(name)
         self._watcher.forget(project.name)
-        await project.start_main()
+        if not await project.start_main():
+            await end_programs(container)
         kept = await project.rename_as_kept()
         await container.channel.keep()
         container.close()

@@ -55,7 +55,8 @@ class ComposeCli:
                 os.killpg(program.pid, signal.SIGKILL)
                 await asyncio.shield(program.wait())
         if program.returncode != 0:
-            text = err.decode(errors="replace").strip() or out.decode(errors="replace").strip()
+            # A build tells its steps on one stream and why it failed on the other.
+            text = "\n".join(filter(None, (part.decode(errors="replace").strip() for part in (out, err))))
             if any(sign in text for sign in _NO_COMPOSE):
                 raise _missing()
             raise ComposeFailed(text)

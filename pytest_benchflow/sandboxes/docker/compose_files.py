@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pytest_benchflow.errors import UnsupportedError
 from pytest_benchflow.sandboxes.base import SandboxSpec
 
+from .build_log import BUILDKIT_CHATTER
 from .channel import BOOTSTRAP
-from .plan import PIDS_LIMIT, STOP_SIGNAL, EngineFacts, volume_name
+from .plan import PIDS_LIMIT, STOP_SIGNAL, EngineFacts, ImageFacts, volume_name
 
 MAIN = "main"
 #: Stands for main's image until the merged file tells where that comes from.
@@ -22,6 +24,7 @@ _PROGRESS = re.compile(
     r"|Exited|Error|Stopping|Stopped|Removing|Removed)\s*"
 )
 _TAIL_LINES = 25
+_FOR_A_TERMINAL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 LOG_DIRS = ("agent", "verifier", "artifacts")
 
 
@@ -126,6 +129,12 @@ def _refuse_own_network(config: Config, spec: SandboxSpec) -> None:
             raise UnsupportedError(f"{spec.name}: network {name} is external in a task without network")
 
 
+def as_service(image: ImageFacts, service: Config) -> ImageFacts:
+    """Return main's image with what the file says in its place: who its programs are, and where they begin."""
+    user, workdir = service.get("user") or image.user, service.get("working_dir") or image.workdir
+    return replace(image, user=str(user), workdir=workdir)
+
+
 def built_services(config: Config) -> dict[str, Any]:
     """Return the build section of every service that has one."""
     return {name: service["build"] for name, service in config["services"].items() if service.get("build")}
@@ -157,7 +166,7 @@ def _unique_things(config: Config, project: str) -> Iterator[str]:
 def explain(what: str, output: str, project: str) -> str:
     """Return what compose and its services printed as one reason and the rest, with services named as in the file."""
     container = re.compile(rf"\b(container )?{re.escape(project)}-(\S+?)-\d+\b")
-    said = (line for line in output.splitlines() if line.strip() and not _PROGRESS.fullmatch(line))
+    said = (line for line in _plain_lines(output) if not _PROGRESS.fullmatch(line))
     lines = [container.sub(r"service \2", line.strip()) for line in said]
     signs = ("unhealthy", "rror", "exited")
     reason = next(
@@ -168,3 +177,14 @@ def explain(what: str, output: str, project: str) -> str:
     return "\n    ".join(
         [f"{what}: {reason.removeprefix('Error response from daemon: ')}{advice}", *rest[-_TAIL_LINES:]]
     )
+
+
+def explain_build(what: str, output: str) -> str:
+    """Return what a build printed, but for what it tells of every build."""
+    said = (line for line in _plain_lines(output) if not BUILDKIT_CHATTER.match(line))
+    return "\n    ".join([what, *list(said)[-_TAIL_LINES:]])
+
+
+def _plain_lines(output: str) -> Iterator[str]:
+    """Yield the lines that say something, without what compose has for a terminal."""
+    return (line for line in _FOR_A_TERMINAL.sub("", output).splitlines() if line.strip())

@@ -13,6 +13,8 @@ OWNER = "benchflow.owner"
 OWNER_PID = "benchflow.owner_pid"
 ROLLOUT = "benchflow.rollout"
 CREATED = "benchflow.created"
+#: What compose puts on everything of a project.
+PROJECT = "com.docker.compose.project"
 #: Labels cannot be changed later, names can.
 KEPT_PREFIX = "bf-kept-"
 

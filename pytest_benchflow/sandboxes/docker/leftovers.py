@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from .address import find_address
 from .engine import Engine
 from .images import short_name
-from .labels import CREATED, KEPT_PREFIX, OWNER_PID, ROLLOUT, RUN, is_orphan
+from .labels import CREATED, KEPT_PREFIX, OWNER_PID, PROJECT, ROLLOUT, RUN, is_orphan
 
 if TYPE_CHECKING:
     import docker
@@ -67,20 +67,27 @@ async def _opened(engine: Engine | None) -> AsyncIterator[Engine]:
 
 
 def _objects(client: docker.APIClient) -> Iterator[Leftover]:
+    kept_projects = set()
     for container in client.containers(all=True, filters={"label": RUN}):
         # An engine that crashed may list what it has removed until it starts again: without a name, and out of reach.
         if container["Names"]:
-            yield _leftover("container", container["Id"], container["Names"][0].lstrip("/"), container["Labels"])
+            found = _leftover("container", container["Id"], container["Names"][0].lstrip("/"), container["Labels"])
+            if found.kept:
+                kept_projects.add(container["Labels"].get(PROJECT))
+            yield found
+    kept_projects.discard(None)
     for network in client.networks(filters={"label": RUN}):
-        yield _leftover("network", network["Id"], network["Name"], network["Labels"])
+        kept = network["Labels"].get(PROJECT) in kept_projects
+        yield _leftover("network", network["Id"], network["Name"], network["Labels"], kept=kept)
     for volume in client.volumes(filters={"label": RUN})["Volumes"] or []:
-        yield _leftover("volume", volume["Name"], volume["Name"], volume["Labels"])
+        kept = volume["Labels"].get(PROJECT) in kept_projects
+        yield _leftover("volume", volume["Name"], volume["Name"], volume["Labels"], kept=kept)
     for image in client.images(filters={"label": RUN}):
         name = short_name(next(iter(image["RepoTags"] or ()), image["Id"]))
         yield _leftover("image", image["Id"], name, image["Labels"])
 
 
-def _leftover(kind: Kind, object_id: str, name: str, labels: dict[str, str]) -> Leftover:
+def _leftover(kind: Kind, object_id: str, name: str, labels: dict[str, str], *, kept: bool = False) -> Leftover:
     return Leftover(
         kind=kind,
         id=object_id,
@@ -90,7 +97,7 @@ def _leftover(kind: Kind, object_id: str, name: str, labels: dict[str, str]) -> 
         pid=labels.get(OWNER_PID, ""),
         created=int(labels.get(CREATED, 0)),
         orphan=is_orphan(labels),
-        kept=name.startswith(KEPT_PREFIX),
+        kept=kept or name.startswith(KEPT_PREFIX),
     )
 
 

@@ -29,7 +29,6 @@ from .starter import Starter
 #: No connection of the runner keeps main alive, so the runner has to give signs of life.
 LEASE_SEC = 300
 _CONFIG_TIMEOUT_SEC = 60.0
-_TAIL_LINES = 25
 _STOP_SEC = 2
 _SERVICE_LABEL = "com.docker.compose.service"
 _NUMBER_LABEL = "com.docker.compose.container-number"
@@ -62,7 +61,7 @@ class Project:
             raise UsageError(f"{self._file}: {error.output.splitlines()[-1]}") from None
         self._config = json.loads(text)
         tags = await self._tags()
-        main = await self._main_image(tags)
+        main = compose_files.as_service(await self._main_image(tags), self._config["services"][MAIN])
         tags |= {
             name: main.reference
             for name, service in self._config["services"].items()
@@ -121,11 +120,13 @@ class Project:
             main_id, self._main_stopped = self.container.id, True
             await self._starter.engine.finish(lambda client: client.stop(main_id, timeout=_STOP_SEC))
 
-    async def start_main(self) -> None:
-        """Have main again after it was ended, for somebody to look at."""
-        if self.container is not None and self._main_stopped:
-            main_id, self._main_stopped = self.container.id, False
-            await self._starter.engine.finish(lambda client: client.start(main_id))
+    async def start_main(self) -> bool:
+        """Have main again, for somebody to look at; False if it was never ended."""
+        if self.container is None or not self._main_stopped:
+            return False
+        main_id, self._main_stopped = self.container.id, False
+        await self._starter.engine.finish(lambda client: client.start(main_id))
+        return True
 
     async def _container_of(self, service: str) -> str:
         """Return the number of a service's first container, running or not."""
@@ -183,8 +184,8 @@ class Project:
         try:
             await self._compose("build.json").run("build", service, timeout_sec=limit)
         except ComposeFailed as error:
-            tail = error.output.splitlines()[-_TAIL_LINES:]
-            raise BuildError("\n    ".join([f"{self._file}: service {service} could not be built", *tail])) from None
+            what = f"{self._file}: service {service} could not be built"
+            raise BuildError(compose_files.explain_build(what, error.output)) from None
         except TimeoutError:
             reason = f"{self._file}: the build of service {service} took longer than {limit:g} s"
             raise BuildError(reason, advice="raise build_timeout_sec") from None

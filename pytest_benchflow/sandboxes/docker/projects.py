@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .address import Address, find_address
+from .labels import PROJECT
 
 if TYPE_CHECKING:
     import docker
 
-_LABEL = "com.docker.compose.project"
 #: A compose command that was under way may still add something.
 _QUIET_ROUNDS = 3
 _ROUND_SEC = 2.0
@@ -29,7 +29,7 @@ _ROUND_SEC = 2.0
 
 def containers_of(client: docker.APIClient, project: str) -> list[dict[str, Any]]:
     """List the containers of a project."""
-    found: list[dict[str, Any]] = client.containers(all=True, filters={"label": f"{_LABEL}={project}"})
+    found: list[dict[str, Any]] = client.containers(all=True, filters={"label": f"{PROJECT}={project}"})
     return found
 
 
@@ -37,7 +37,7 @@ def remove_project(client: docker.APIClient, project: str) -> int:
     """Remove containers, networks and volumes of a project and return how many there were."""
     from docker.errors import NotFound
 
-    chosen = {"label": f"{_LABEL}={project}"}
+    chosen = {"label": f"{PROJECT}={project}"}
     containers = containers_of(client, project)
     for container in containers:
         try:

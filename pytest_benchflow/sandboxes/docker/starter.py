@@ -22,6 +22,7 @@ from .volumes import Volumes
 
 #: Over a network a dead runner may go unnoticed: PID 1 then ends after this silence.
 REMOTE_LEASE_SEC = 300
+_END_TIMEOUT_SEC = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ class Starter:
     async def keep(self, container: Container) -> Kept:
         """End every process but PID 1 and let the container live on."""
         name = KEPT_PREFIX + container.id.removeprefix("bf-")
-        await container.run(Command("kill -9 -1"), timeout_sec=30)
+        await end_programs(container)
         await self.engine.call(lambda client: client.rename(container.id, name))
         await container.channel.keep()
         container.close()
@@ -136,3 +137,8 @@ class Starter:
 
 def _alone(container_name: str) -> UsageError:
     return UsageError(f"{container_name} is one container without services", advice="they come from a compose file")
+
+
+async def end_programs(container: Container) -> None:
+    """End every process of a container but PID 1."""
+    await container.run(Command("kill -9 -1"), timeout_sec=_END_TIMEOUT_SEC)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import os
+import select
 import signal
 import socket
 from collections.abc import Callable, Sequence
@@ -55,6 +56,7 @@ class Control:
 
     async def request(self, message: wire.Message, fds: Sequence[int]) -> tuple[int, asyncio.Future[int]]:
         """Ask init for something; return the request's number and the future of its exit status."""
+        self._check_loop()
         number = next(self._numbers)
         self._exits[number] = exit_status = self._loop.create_future()
         try:
@@ -77,6 +79,10 @@ class Control:
 
     async def stop(self) -> None:
         """Kill the sandbox with everything in it, and wait until the kernel has removed it; idempotent."""
+        if self._loop.is_closed():
+            await self._stop_after_its_loop()
+            return
+        self._check_loop()
         if not self._gone.done() and self._pidfd is None:
             await asyncio.wait([self._spawned, self._gone], timeout=SPAWN_TIMEOUT_SEC, return_when="FIRST_COMPLETED")
         if self._pidfd is not None:
@@ -89,6 +95,24 @@ class Control:
         if not done:
             self._end("did not end")
             raise SandboxError(f"sandbox {self.name} did not end within {STOP_TIMEOUT_SEC:.0f} s")
+
+    async def _stop_after_its_loop(self) -> None:
+        """Kill a sandbox whose loop was closed over its head, where nobody can be told of its end any more."""
+        if self._gone.done():
+            return
+        if self._pidfd is not None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            await asyncio.to_thread(select.select, [self._pidfd], [], [], STOP_TIMEOUT_SEC)
+        self._end("lost its event loop")
+
+    def _check_loop(self) -> None:
+        if asyncio.get_running_loop() is not self._loop:
+            raise SandboxError(
+                f"sandbox {self.name} belongs to another event loop",
+                advice="use a sandbox in the event loop that it was started in",
+                retryable=False,
+            )
 
     async def _send(self, message: wire.Message, fds: tuple[int, ...]) -> None:
         while True:
@@ -142,10 +166,12 @@ class Control:
         with contextlib.suppress(OSError):
             while received := wire.receive(self._sock):
                 self._take(*received)
-        self._loop.remove_reader(self._sock)
+        if not self._loop.is_closed():
+            self._loop.remove_reader(self._sock)
+            if self._pidfd is not None:
+                self._loop.remove_reader(self._pidfd)
         self._sock.close()
         if self._pidfd is not None:
-            self._loop.remove_reader(self._pidfd)
             os.close(self._pidfd)
             self._pidfd = None
         if self.written is not None:
@@ -164,8 +190,11 @@ def _settle(future: asyncio.Future[T], outcome: T | Exception) -> None:
     """Complete a future once; a failure nobody waits for is no news."""
     if future.done():
         return
+    # Whoever waits in a loop that is closed is not told, but the future is complete.
+    with contextlib.suppress(RuntimeError):
+        if isinstance(outcome, Exception):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
     if isinstance(outcome, Exception):
-        future.set_exception(outcome)
         future.exception()
-    else:
-        future.set_result(outcome)
