@@ -7,6 +7,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+import yaml  # noqa: F401 - pytester forgets what a test imports, and the C part of this does not survive a second import
 from project import INI, WARM, Project, write_task
 
 # A busy machine is no reason for a property to fail.
