@@ -8,9 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from pytest_benchflow.collection import TASK_FILES
 from pytest_benchflow.left_results import holds_results
-
-_TASK_FILES = ("task.toml", "task.md")
 
 
 @contextmanager
@@ -34,7 +33,7 @@ def _whole(path: str) -> str | None:
     while directory != (above := os.path.dirname(directory)):
         if holds_results(directory):
             return directory
-        if any(os.path.lexists(f"{directory}/{name}") for name in _TASK_FILES) and (file := _checked(directory)):
+        if any(os.path.lexists(f"{directory}/{name}") for name in TASK_FILES) and (file := _checked(directory)):
             return file
         directory = above
     return None
