@@ -11,13 +11,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from weakref import WeakSet
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_benchflow.errors import SandboxError, UnsupportedError
-from pytest_benchflow.sandboxes import Limits, SandboxSpec
+from pytest_benchflow.sandboxes import Limits, SandboxSpec, forks
 from pytest_benchflow.sandboxes.docker import address, daemon_answers
 from pytest_benchflow.sandboxes.docker.address import Address, find_address
 from pytest_benchflow.sandboxes.docker.answer import Answer
@@ -30,6 +31,7 @@ from pytest_benchflow.sandboxes.docker.compose_files import (
     override_file,
     unique_things,
 )
+from pytest_benchflow.sandboxes.docker.connection import open_connection
 from pytest_benchflow.sandboxes.docker.context import BuildContext
 from pytest_benchflow.sandboxes.docker.engine import Engine, Unreachable
 from pytest_benchflow.sandboxes.docker.execs import refusal
@@ -319,6 +321,29 @@ async def test_what_is_no_daemon_is_told_in_one_line(
             await engine.version()
         engine.close()
     assert caught.value.message == f"no Docker daemon answers at unix://{socket} ({reason})"
+
+
+async def test_copies_of_the_runner_do_not_hold_its_connections(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # This process is no copy: whatever else it holds must stay.
+    monkeypatch.setattr(forks, "_lines", WeakSet())
+    ended = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 101 UPGRADED\r\n\r\n")
+        await reader.read()
+        ended.set()
+        writer.close()
+        await writer.wait_closed()
+
+    async with await asyncio.start_unix_server(serve, tmp_path / "docker.sock"):
+        connection = await open_connection(Address(f"unix://{tmp_path}/docker.sock"), "/attach")
+        forks.cut()
+        async with asyncio.timeout(10):
+            await ended.wait()
+        connection.close()
 
 
 def test_no_daemon_is_known_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

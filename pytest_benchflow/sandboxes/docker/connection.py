@@ -13,6 +13,8 @@ from collections.abc import AsyncIterator
 from typing import Any, BinaryIO
 from urllib.parse import urlencode
 
+from pytest_benchflow.sandboxes.forks import keep_from_forks
+
 from .address import Address
 from .engine import EngineError, Unreachable
 from .tls import TlsWriter, open_tls
@@ -31,6 +33,12 @@ class Connection:
         self._writer = writer
         self._chunked = chunked
         self._ended = False
+        keep_from_forks(self)
+
+    def fileno(self) -> int:
+        """Return the descriptor of its socket, -1 once that is closed."""
+        sock = self._writer.get_extra_info("socket")
+        return -1 if sock is None else int(sock.fileno())
 
     async def write(self, data: bytes) -> None:
         """Send bytes, waiting while the other side is slow; BrokenPipeError if it has gone."""

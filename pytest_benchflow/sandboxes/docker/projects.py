@@ -16,6 +16,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_benchflow.sandboxes.forks import keep_from_forks
+
 from .address import Address, find_address
 from .labels import PROJECT
 
@@ -89,6 +91,8 @@ class Watcher:
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
+            assert self._process.stdin is not None
+            keep_from_forks(self._process.stdin)
 
     def _say(self, line: str) -> None:
         if self._process is not None and self._process.stdin is not None:

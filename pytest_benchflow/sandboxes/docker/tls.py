@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
+from typing import Any
 
 _CHUNK = 1 << 16
 
@@ -76,6 +77,10 @@ class TlsWriter:
     def is_closing(self) -> bool:
         """Say whether nothing can be sent any more."""
         return self._raw.is_closing()
+
+    def get_extra_info(self, name: str) -> Any:
+        """Tell about the connection below."""
+        return self._raw.get_extra_info(name)
 
     @property
     def transport(self) -> TlsWriter:

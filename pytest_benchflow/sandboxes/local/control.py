@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from pytest_benchflow.errors import SandboxError
+from pytest_benchflow.sandboxes.forks import keep_from_forks
 
 from .guest import wire
 
@@ -44,6 +45,7 @@ class Control:
         self.written: int | None = None
         """A descriptor of the directory with all that the sandbox writes."""
         sock.setblocking(False)
+        keep_from_forks(sock)
         self._loop.add_reader(sock, self._on_message)
 
     async def started(self) -> None:

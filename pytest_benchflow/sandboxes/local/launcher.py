@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from pytest_benchflow.sandboxes.forks import keep_from_forks
+
 from .cgroups import Cgroups, Group
 from .control import Control
 from .guest import wire
@@ -95,6 +97,7 @@ class Launcher:
             except OSError:
                 ours.close()
                 raise
+            keep_from_forks(ours)
             self._socket = ours
         return self._socket
 
