@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from pytest_benchflow.errors import SandboxError
+from pytest_benchflow.errors import BuildError, SandboxError
 
 _CHUNK = 1 << 20
 #: Long names and extended headers are read into memory before anything can check them.
@@ -58,6 +58,16 @@ def pack_dir(
         for path, name in walk(source):
             if keep(name):
                 _add(tar, path, name, first=first)
+
+
+@contextmanager
+def told_as_build_error(where: str) -> Iterator[None]:
+    """Say which file of a build context cannot be read, and in what place that matters."""
+    try:
+        yield
+    except OSError as error:
+        reason = f"cannot read {error.filename}: {error.strerror}" if error.filename else str(error)
+        raise BuildError(f"{where}: {reason}") from None
 
 
 def walk(top: Path) -> Iterator[tuple[str, str]]:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from sandbox_helpers import StartSandbox, needs_users, output
+from sandbox_helpers import StartSandbox, needs_users, only_root, output
 
 from pytest_benchflow.errors import BuildError, UnsupportedError
 from pytest_benchflow.sandboxes import SandboxSpec, local_layers, local_leftovers
@@ -241,6 +241,29 @@ async def test_a_failing_run_shows_line_status_and_output(start: StartSandbox, e
 async def test_a_missing_source_names_the_line(start: StartSandbox, environment: Write) -> None:
     with pytest.raises(BuildError, match=r"^environment/Dockerfile:2: COPY nofile: not found in .*/environment$"):
         await start(environment_dir=environment("FROM x\nCOPY nofile /x\n"))
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda path: path.symlink_to(path.name), "Dockerfile:2: COPY odd: not found in"),
+        (os.mkfifo, "Dockerfile:2: COPY odd /x: .*/odd is no file"),
+        (lambda path: path.with_name(".dockerignore").mkdir(), "Dockerfile: cannot read .*/.dockerignore: Is a dir"),
+        pytest.param(
+            lambda path: path.touch(mode=0),
+            "Dockerfile:2: COPY odd /x: cannot read .*/odd: Permission",
+            marks=only_root,
+        ),
+    ],
+    ids=["ring", "fifo", "directory", "closed"],
+)
+async def test_what_cannot_be_read_is_told_with_its_place(
+    start: StartSandbox, environment: Write, make: Callable[[Path], None], reason: str
+) -> None:
+    directory = environment("FROM x\nCOPY odd /x\n")
+    make(directory / "odd")
+    with pytest.raises(BuildError, match=f"^environment/{reason}"):
+        await start(environment_dir=directory)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_benchflow.errors import BuildError, SandboxError
+from pytest_benchflow.sandboxes.archive import told_as_build_error
 from pytest_benchflow.sandboxes.base import SandboxSpec
 
 from .build import Build
@@ -105,8 +106,9 @@ class Images:
                 await self._engine.call(lambda client: client.remove_image(old))
 
     async def _built(self, directory: Path, spec: SandboxSpec) -> ImageFacts:
-        context = BuildContext(directory)
-        tag = await self.tag_for(context, {})
+        with told_as_build_error(f"{directory.name}/Dockerfile"):
+            context = BuildContext(directory)
+            tag = await self.tag_for(context, {})
         build = Build(
             self._engine,
             context,

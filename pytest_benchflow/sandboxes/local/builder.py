@@ -8,6 +8,7 @@ import json
 from dataclasses import dataclass, replace
 
 from pytest_benchflow.errors import BuildError, SandboxError
+from pytest_benchflow.sandboxes.archive import told_as_build_error
 from pytest_benchflow.sandboxes.base import SandboxSpec
 
 from .context import BuildContext
@@ -52,10 +53,14 @@ class Builder:
         if dockerfile is None or not dockerfile.is_file():
             return Built(Image(), await self._base(spec.name))
         name = f"{dockerfile.parent.name}/{dockerfile.name}"
-        plan = make_plan(parse(dockerfile.read_text(errors="replace"), name), self._host.path)
+        with told_as_build_error(name):
+            text = dockerfile.read_text(errors="replace")
+        plan = make_plan(parse(text, name), self._host.path)
         if (count := max(map(len, (plan.steps, *(stage.steps for stage in plan.stages))))) > MAX_LAYERS:
             raise BuildError(f"{name}: {count} RUN, COPY and ADD; at most {MAX_LAYERS} fit, join some")
-        job = _Job(self._launcher, self._store, self._host, plan, BuildContext(dockerfile.parent), name)
+        with told_as_build_error(name):
+            context = BuildContext(dockerfile.parent)
+        job = _Job(self._launcher, self._store, self._host, plan, context, name)
         try:
             async with asyncio.timeout(spec.build_timeout_sec):
                 base = await self._base(spec.name)
@@ -145,7 +150,8 @@ class _Job:
             if origin is not None:
                 digests = [origin]
             else:
-                digests = [self._context.digest(source) for source in sources_of(step, self._context, self.where)]
+                with told_as_build_error(f"{self.where}: {step.text}"):
+                    digests = [self._context.digest(source) for source in sources_of(step, self._context, self.where)]
             facts = [step.sources, step.target, step.owner, step.mode, step.unpack, digests, *step.files]
         image = step.image
         return _hash(parent, type(step).__name__, facts, dict(image.env), image.workdir, image.dirs)

@@ -71,7 +71,8 @@ class BuildContext:
         return path.is_dir() and any(not self._ignore.hides(f"{name}/{inner}") for _, inner in archive.walk(path))
 
     def _resolve(self, name: str) -> Path:
-        path = (self._top / name).resolve()
+        # Not Path.resolve, which fails where links lead in a ring.
+        path = Path(os.path.realpath(self._top / name))
         if path != self._top and self._top not in path.parents:
             raise ContextError(f"{name}: is a link that leaves the build context {self._top}")
         return path

@@ -84,7 +84,8 @@ async def copy_between(step: Copy, source: Machine, target: Machine, where: str)
 def _told_with(step: str, where: str) -> Iterator[None]:
     """Name the line and the step in what a failure says."""
     try:
-        yield
+        with archive.told_as_build_error(f"{where}: {step}"):
+            yield
     except SandboxError as error:
         raise BuildError(f"{where}: {step}: {error.message}", retryable=error.retryable) from None
 
