@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import subprocess
+import sys
+import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from pytest_benchflow.sandboxes import Sandbox, SandboxSpec
-from pytest_benchflow.sandboxes.docker import DockerBackend, daemon_answers
+from pytest_benchflow.sandboxes.docker import DockerBackend, daemon_answers, labels
 from pytest_benchflow.sandboxes.docker.context import BuildContext
 
 BASE = "debian:bookworm-slim"
@@ -39,6 +43,29 @@ def is_podman() -> bool:
 
     with contextlib.closing(docker.from_env(version="auto").api) as client:
         return "BuildahVersion" in client.info()
+
+
+@pytest.fixture
+def own_machine(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Be on a machine of its own: runs beside this test sweep away what dead runs of their machine left."""
+    name = f"test-{uuid.uuid4().hex[:12]}"
+    monkeypatch.setattr(labels, "_machine", lambda: name)
+    return name
+
+
+@pytest.fixture
+def dead_labels(own_machine: str) -> Callable[[str, str], dict[str, str]]:
+    """Make the labels that a process of this test's machine, gone since, gave to what it made."""
+    script = "import json, sys; from pytest_benchflow.sandboxes.docker import labels\n"
+    script += "labels._machine = lambda: sys.argv[1]\n"
+    script += "print(json.dumps(labels.make_labels(*sys.argv[2:])))"
+
+    def make(run: str, rollout: str) -> dict[str, str]:
+        argv = [sys.executable, "-c", script, own_machine, run, rollout]
+        made: dict[str, str] = json.loads(subprocess.run(argv, capture_output=True, check=True).stdout)
+        return made
+
+    return make
 
 
 @pytest.fixture

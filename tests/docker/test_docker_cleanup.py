@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import subprocess
-import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import pytest
@@ -33,17 +31,13 @@ def exists(kind: str, name: str) -> bool:
 class Made:
     """Things with our labels, as a run of its own would have made them."""
 
+    dead_labels: Callable[[str, str], dict[str, str]]
     run: str = field(default_factory=lambda: f"test-{uuid.uuid4().hex[:12]}")
     names: list[tuple[str, str]] = field(default_factory=list)
 
     def make(self, kind: str, *, dead: bool, prefix: str = "bf-cleanup-") -> str:
         name = f"{prefix}{uuid.uuid4().hex[:8]}"
-        labels = make_labels(self.run, "hello")
-        if dead:
-            script = "import json, sys; from pytest_benchflow.sandboxes.docker.labels import make_labels\n"
-            script += "print(json.dumps(make_labels(sys.argv[1], 'hello')))"
-            argv = [sys.executable, "-c", script, self.run]
-            labels = json.loads(subprocess.run(argv, capture_output=True, check=True).stdout)
+        labels = (self.dead_labels if dead else make_labels)(self.run, "hello")
         words = [word for key, value in labels.items() for word in ("--label", f"{key}={value}")]
         self.names.append((kind, name))
         if kind == "container":
@@ -54,8 +48,8 @@ class Made:
 
 
 @pytest.fixture
-def made() -> Iterator[Made]:
-    made = Made()
+def made(dead_labels: Callable[[str, str], dict[str, str]]) -> Iterator[Made]:
+    made = Made(dead_labels)
     yield made
     for kind, name in made.names:
         if exists(kind, name):

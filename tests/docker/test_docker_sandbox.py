@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -94,10 +92,10 @@ async def test_kept_container_outlives_the_backend_and_no_sweep_takes_it() -> No
         run("docker", "rm", "-f", sandbox.id)
 
 
-async def test_leftovers_of_a_dead_process_are_found_and_those_of_the_living_are_not(start: Start) -> None:
-    script = "from pytest_benchflow.sandboxes.docker import labels; import json; "
-    script += "print(json.dumps(labels.make_labels('r', 'dead')))"
-    labels = json.loads(run(sys.executable, "-c", script))
+async def test_leftovers_of_a_dead_process_are_found_and_those_of_the_living_are_not(
+    dead_labels: Callable[[str, str], dict[str, str]], start: Start
+) -> None:
+    labels = dead_labels("r", "dead")
     assert labels["benchflow.owner"] != make_labels("r", "x")["benchflow.owner"]
     living = await start()
     name = f"bf-leftover-{os.getpid()}"

@@ -17,9 +17,9 @@ from pytest_benchflow.sandboxes.docker import DockerBackend
 
 IMAGE = "bf-test/busybox:1"
 KILLED_RUNNER = """
-import asyncio, os
+import asyncio, os, sys
 from pytest_benchflow.sandboxes import SandboxSpec
-from pytest_benchflow.sandboxes.docker import DockerBackend
+from pytest_benchflow.sandboxes.docker import DockerBackend, labels
 
 async def main():
     backend = DockerBackend()
@@ -29,6 +29,7 @@ async def main():
     print((await sandbox.snapshot()).ref, flush=True)
     os.kill(os.getpid(), 9)
 
+labels._machine = lambda: sys.argv[1]
 asyncio.run(main())
 """
 
@@ -87,8 +88,9 @@ async def test_working_directory_and_user_of_the_image_stay(
     assert (await sandbox.exec("pwd; id -u")).stdout == "/work\n1000\n"
 
 
-def test_what_a_killed_run_left_is_found_and_removed(capsys: pytest.CaptureFixture[str]) -> None:
-    run = subprocess.run([sys.executable, "-c", KILLED_RUNNER], capture_output=True, text=True, check=False)
+def test_what_a_killed_run_left_is_found_and_removed(own_machine: str, capsys: pytest.CaptureFixture[str]) -> None:
+    argv = [sys.executable, "-c", KILLED_RUNNER, own_machine]
+    run = subprocess.run(argv, capture_output=True, text=True, check=False)
     reference = run.stdout.strip()
     assert exists(reference), run.stderr
     labels = json.loads(docker("image", "inspect", reference))[0]["Config"]["Labels"]
