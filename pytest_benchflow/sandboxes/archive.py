@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 from pytest_benchflow.errors import BuildError, SandboxError
 
-_CHUNK = 1 << 20
+_CHUNK = 1 << 18
 #: Long names and extended headers are read into memory before anything can check them.
 _MAX_HEADER_BYTES = 1 << 20
 _HEADER_TYPES = {
@@ -203,7 +203,7 @@ class _BoundedInfo(tarfile.TarInfo):
 def _open(stream: BinaryIO) -> Iterator[tarfile.TarFile]:
     """Open an untrusted stream; whatever is wrong with it is the sandbox's failure."""
     try:
-        with tarfile.open(fileobj=stream, mode="r|", tarinfo=_BoundedInfo) as tar:
+        with tarfile.open(fileobj=stream, mode="r|", tarinfo=_BoundedInfo, bufsize=_CHUNK) as tar:
             yield tar
     except (tarfile.TarError, ValueError, OverflowError) as error:
         raise SandboxError(f"the sandbox sent a broken archive: {error}") from None

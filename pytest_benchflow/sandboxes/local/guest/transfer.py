@@ -23,6 +23,7 @@ except ImportError:  # an interpreter built without one of them cannot unpack th
 
 #: Exit statuses the runner tells apart; anything else is a failure with its reason on the error pipe.
 DONE, FAILED, MISSING, WRONG_KIND = 0, 1, 3, 4
+_CHUNK = 1 << 18
 
 
 def extract(message: wire.Message, fds: list[int]) -> int:
@@ -34,7 +35,10 @@ def extract(message: wire.Message, fds: list[int]) -> int:
         exact = message["is_file"] and not os.path.isdir(path)
         path, name = os.path.split(os.path.realpath(path)) if exact else (path, None)
         _make_directories(path, *owner)
-        with open(source, "rb", closefd=False) as stream, tarfile.open(fileobj=stream, mode="r|*") as tar:
+        with (
+            open(source, "rb", closefd=False) as stream,
+            tarfile.open(fileobj=stream, mode="r|*", bufsize=_CHUNK) as tar,
+        ):
             _unpack(tar, path, name, None if message["keep_owners"] else owner, message["mode"])
     except BaseException as error:
         return _fail(error, errors)
