@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,10 @@ from project import INI, WARM, Project, write_task
 # A busy machine is no reason for a property to fail.
 hypothesis.settings.register_profile("benchflow", deadline=None)
 hypothesis.settings.load_profile("benchflow")
+
+# Whoever runs the tests in the background may have it ignored, and whatever they start would ignore it too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SLOW = ("test_real_agents.py", "test_sandbox_as_user.py", "test_docker_conformance.py", "test_patterns.py")
 """Not both files with real agents at once: sixteen of them on two cores take longer than their time limits."""
