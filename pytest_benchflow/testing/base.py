@@ -44,9 +44,16 @@ class SandboxSuite:
         yield backend
         await backend.aclose()
 
+    @pytest_asyncio.fixture(scope="class", loop_scope="class")
+    @classmethod
+    async def shared(cls, backend: Backend) -> AsyncIterator[Sandbox]:
+        """A started sandbox for the tests of a class that leave no process, and nothing in the way of the others."""
+        async with cls.started(backend) as sandbox:
+            yield sandbox
+
     @pytest_asyncio.fixture(loop_scope="class")
     async def sandbox(self, backend: Backend) -> AsyncIterator[Sandbox]:
-        """A started sandbox."""
+        """A started sandbox for one test alone."""
         async with self.started(backend) as sandbox:
             yield sandbox
 
@@ -77,12 +84,13 @@ class SandboxSuite:
         backend: Backend = getattr(import_module(module), name)()
         return backend
 
+    @classmethod
     @asynccontextmanager
-    async def started(self, backend: Backend, **changes: object) -> AsyncIterator[Sandbox]:
+    async def started(cls, backend: Backend, **changes: object) -> AsyncIterator[Sandbox]:
         """Start another sandbox, with changes to its spec."""
-        sandbox = backend.create(replace(self.spec, **changes))  # type: ignore[arg-type]
+        sandbox = backend.create(replace(cls.spec, **changes))  # type: ignore[arg-type]
         try:
-            async with asyncio.timeout(self.start_timeout_sec):
+            async with asyncio.timeout(cls.start_timeout_sec):
                 await sandbox.start()
             yield sandbox
         finally:
