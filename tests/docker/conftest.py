@@ -69,7 +69,20 @@ def dead_labels(own_machine: str) -> Callable[[str, str], dict[str, str]]:
 
 
 @pytest.fixture
-async def backend() -> AsyncIterator[DockerBackend]:
+def made_images() -> Iterator[set[str]]:
+    """Remove the images that a test names here, after its containers: one in use would only lose its name."""
+    import docker
+
+    made: set[str] = set()
+    yield made
+    with contextlib.closing(docker.from_env(version="auto").api) as client:
+        for tag in made:
+            if client.images(name=tag):
+                client.remove_image(tag, force=True)
+
+
+@pytest.fixture
+async def backend(made_images: set[str]) -> AsyncIterator[DockerBackend]:
     backend = DockerBackend()
     await backend.preflight()
     yield backend
@@ -90,11 +103,8 @@ async def start(backend: DockerBackend) -> Callable[..., object]:
 
 
 @pytest.fixture
-def context(tmp_path: Path) -> Iterator[Callable[..., Path]]:
+def context(tmp_path: Path, made_images: set[str]) -> Iterator[Callable[..., Path]]:
     """Write an environment directory; the images that its contents led to are removed again."""
-    import docker
-
-    made: set[str] = set()
     directory = tmp_path / "task" / "environment"
 
     def write(dockerfile: str | None, **files: str) -> Path:
@@ -104,15 +114,12 @@ def context(tmp_path: Path) -> Iterator[Callable[..., Path]]:
         for name, text in files.items():
             (directory / name.replace("__", ".")).write_text(text)
         if dockerfile is not None:
-            made.add(tag_of(directory))
+            made_images.add(tag_of(directory))
         return directory
 
     yield write
-    client = docker.from_env(version="auto").api
-    for tag in made | ({tag_of(directory)} if (directory / "Dockerfile").exists() else set()):
-        if client.images(name=tag):
-            client.remove_image(tag, force=True)
-    client.close()
+    if (directory / "Dockerfile").exists():
+        made_images.add(tag_of(directory))
 
 
 def tag_of(directory: Path) -> str:
