@@ -26,6 +26,8 @@ BENCHMARKS = {
 
 def main(names: list[str]) -> None:
     """Run each benchmark in a scratch directory of its own."""
+    if unknown := sorted({*names} - {*BENCHMARKS}):
+        raise SystemExit(f"no benchmark {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
     for name in names or BENCHMARKS:
         print(f"== {name}", flush=True)
         with tempfile.TemporaryDirectory(prefix="benchflow-bench-") as scratch:
