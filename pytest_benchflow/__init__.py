@@ -7,8 +7,9 @@ result = await bf.run("oracle", task_path="tasks/hello-world")
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
+
+from pytest_benchflow.late import late
 
 if TYPE_CHECKING:
     from pytest_benchflow.agents import register_agent
@@ -89,7 +90,6 @@ _NAMES = {
     "sdk": ("SDK",),
     "tasks": ("Task", "TaskError", "load_task"),
 }
-_HOMES = {name: module for module, names in _NAMES.items() for name in names}
 #: What things were called in older releases.
 _ALIASES = {
     "Job": "Evaluation",
@@ -148,14 +148,4 @@ __all__ = [
     "trial_config_from_yaml",
 ]
 
-
-def __getattr__(name: str) -> object:
-    """Import a public name when it is first used, so that the pytest plugin stays cheap."""
-    actual = _ALIASES.get(name, name)
-    if actual not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[actual]}"), actual)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = late(__name__, _NAMES, _ALIASES)

@@ -27,7 +27,7 @@ LAYERS = (
     frozenset({"base"}),
 )
 #: Modules at the top of the package that every layer may use, because they use nothing.
-BASE = frozenset({"errors", "events", "hints", "text", "cache", "removal", "secret_names"})
+BASE = frozenset({"errors", "events", "hints", "late", "text", "cache", "removal", "secret_names"})
 #: Modules at the top of the package that are its face for plain Python, with no pytest in them.
 LIBRARY = frozenset({"environment", "runtime", "sdk"})
 #: Parts that work on top of pytest but are folders of their own.
@@ -144,7 +144,7 @@ def test_the_plugin_imports_nothing_heavy() -> None:
 
 
 def test_the_library_imports_nothing_until_it_is_used() -> None:
-    assert loaded(NAME) == {NAME}
+    assert loaded(NAME) == {NAME, f"{NAME}.late"}
 
 
 def test_pytest_uses_the_bytecode_that_was_installed(tmp_path: Path) -> None:

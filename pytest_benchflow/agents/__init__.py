@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
 from pytest_benchflow.agents.base import (
@@ -17,6 +16,7 @@ from pytest_benchflow.agents.base import (
     Usage,
 )
 from pytest_benchflow.agents.registry import FREE_AGENTS, AgentRegistry
+from pytest_benchflow.late import late
 
 if TYPE_CHECKING:
     from pytest_benchflow.agents.acp_agent import AcpAgent
@@ -27,26 +27,6 @@ if TYPE_CHECKING:
     from pytest_benchflow.agents.preflight import missing_access
     from pytest_benchflow.agents.registration import get_agent, list_agents, register_agent
     from pytest_benchflow.agents.status import AgentStatus, describe, statuses
-
-_HOMES = {
-    "AcpAgent": "acp_agent",
-    "AgentManifest": "manifest",
-    "AgentStatus": "status",
-    "Bundle": "bundles",
-    "BundleSpec": "bundles",
-    "BundleStore": "bundles",
-    "CredentialFile": "legacy",
-    "HostAuthFile": "legacy",
-    "SubscriptionAuth": "legacy",
-    "describe": "status",
-    "get_agent": "registration",
-    "list_agents": "registration",
-    "missing_access": "preflight",
-    "parse_manifest": "manifest_file",
-    "read_manifest": "manifest_file",
-    "register_agent": "registration",
-    "statuses": "status",
-}
 
 __all__ = [
     "FREE_AGENTS",
@@ -79,9 +59,16 @@ __all__ = [
     "statuses",
 ]
 
-
-def __getattr__(name: str) -> object:
-    """Import what few runs need when it is first used."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__, __dir__ = late(
+    __name__,
+    {
+        "acp_agent": ("AcpAgent",),
+        "bundles": ("Bundle", "BundleSpec", "BundleStore"),
+        "legacy": ("CredentialFile", "HostAuthFile", "SubscriptionAuth"),
+        "manifest": ("AgentManifest",),
+        "manifest_file": ("parse_manifest", "read_manifest"),
+        "preflight": ("missing_access",),
+        "registration": ("get_agent", "list_agents", "register_agent"),
+        "status": ("AgentStatus", "describe", "statuses"),
+    },
+)

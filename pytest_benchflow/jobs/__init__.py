@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
 from pytest_benchflow.jobs.directory import claim_job_directory
@@ -15,6 +14,7 @@ from pytest_benchflow.jobs.statistics import (
     percentile,
     wilson_interval,
 )
+from pytest_benchflow.late import late
 
 if TYPE_CHECKING:
     from pytest_benchflow.jobs.evaluation import Evaluation, ResumeMismatch
@@ -23,21 +23,6 @@ if TYPE_CHECKING:
     from pytest_benchflow.jobs.metrics import BenchmarkMetrics, TaskMetrics, collect_metrics
     from pytest_benchflow.jobs.retry import RetryConfig
     from pytest_benchflow.jobs.stored import bucket, last_word, read_results
-
-_HOMES = {
-    "BenchmarkMetrics": "metrics",
-    "Evaluation": "evaluation",
-    "EvaluationConfig": "evaluation_config",
-    "EvaluationResult": "evaluation_result",
-    "ResumeMismatch": "evaluation",
-    "RetryConfig": "retry",
-    "TaskFailure": "evaluation_result",
-    "TaskMetrics": "metrics",
-    "bucket": "stored",
-    "collect_metrics": "metrics",
-    "last_word": "stored",
-    "read_results": "stored",
-}
 
 __all__ = [
     "BenchmarkMetrics",
@@ -62,9 +47,14 @@ __all__ = [
     "wilson_interval",
 ]
 
-
-def __getattr__(name: str) -> object:
-    """Import what only finished jobs and whole evaluations need when it is first used."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__, __dir__ = late(
+    __name__,
+    {
+        "evaluation": ("Evaluation", "ResumeMismatch"),
+        "evaluation_config": ("EvaluationConfig",),
+        "evaluation_result": ("EvaluationResult", "TaskFailure"),
+        "metrics": ("BenchmarkMetrics", "TaskMetrics", "collect_metrics"),
+        "retry": ("RetryConfig",),
+        "stored": ("bucket", "last_word", "read_results"),
+    },
+)

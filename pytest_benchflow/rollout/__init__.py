@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_benchflow.late import late
 from pytest_benchflow.rollout.config import PreAgentHook, RolloutConfig
 from pytest_benchflow.rollout.environment import agent_spec
 from pytest_benchflow.rollout.loops import LoopStrategy, parse_loop
@@ -66,11 +67,17 @@ __all__ = [
     "write_json",
 ]
 
-
-def __getattr__(name: str) -> object:
-    """Import what only rollout and job files need when it is first used."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from pytest_benchflow.rollout import files
-
-    return getattr(files, name)
+__getattr__, __dir__ = late(
+    __name__,
+    {
+        "files": (
+            "ROLLOUT_SCHEMA",
+            "RolloutFile",
+            "load_rollout_file",
+            "rollout_config_from_dict",
+            "rollout_config_from_yaml",
+            "trial_config_from_dict",
+            "trial_config_from_yaml",
+        ),
+    },
+)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_benchflow.late import late
+
 from .base import (
     Backend,
     Capabilities,
@@ -33,11 +35,6 @@ if TYPE_CHECKING:
         local_leftovers,
     )
 
-_OF_LEFTOVERS = (
-    *("CONTEXT_PREFIX", "Leftovers", "Trace"),
-    *("docker_images", "docker_leftovers", "local_layers", "local_leftovers"),
-)
-
 __all__ = [
     "CONTEXT_PREFIX",
     "MAIN",
@@ -65,11 +62,17 @@ __all__ = [
     "upload_selected",
 ]
 
-
-def __getattr__(name: str) -> object:
-    """Import what only cleaning up needs when it is first used."""
-    if name not in _OF_LEFTOVERS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import leftovers
-
-    return getattr(leftovers, name)
+__getattr__, __dir__ = late(
+    __name__,
+    {
+        "leftovers": (
+            "CONTEXT_PREFIX",
+            "Leftovers",
+            "Trace",
+            "docker_images",
+            "docker_leftovers",
+            "local_layers",
+            "local_leftovers",
+        ),
+    },
+)

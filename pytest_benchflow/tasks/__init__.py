@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
+
+from pytest_benchflow.late import late
 
 if TYPE_CHECKING:
     from .config import AgentConfig, Artifact, SolutionConfig, StepConfig, TaskConfig
@@ -26,29 +27,6 @@ if TYPE_CHECKING:
     from .verifier import CollectHook, Hardening, Judge, VerifierConfig
     from .yaml_source import YamlSource
 
-_HOMES = {
-    "config": ("AgentConfig", "Artifact", "SolutionConfig", "StepConfig", "TaskConfig"),
-    "discover": ("find_task_file", "find_tasks"),
-    "document": ("DocumentConfig", "RoleConfig", "SceneConfig", "TurnConfig", "UserConfig"),
-    "env": ("MissingVariables", "filled_variables", "missing_variables", "resolve_env", "resolve_headers"),
-    "environment": ("EnvironmentConfig", "Healthcheck", "McpServer", "SetupCommand"),
-    "heads": ("RunHints", "TaskHead"),
-    "index": ("TaskIndex",),
-    "load": ("load_task",),
-    "model": ("Document", "Network", "Stage", "StageVerifier", "Task"),
-    "problems": ("Problem", "TaskError"),
-    "prompts": ("Prompts",),
-    "services": ("compose_file", "service_mentions"),
-    "source": ("FetchedSource", "SourceError", "SourceSpec", "fetch_source", "parse_source"),
-    "strategy": ("Strategy",),
-    "text": ("read_text",),
-    "validate": ("check_settings",),
-    "values": ("Table", "quoted", "refuse"),
-    "verifier": ("CollectHook", "Hardening", "Judge", "VerifierConfig"),
-    "yaml_source": ("YamlSource",),
-}
-_HOME = {name: module for module, names in _HOMES.items() for name in names}
-
 __all__ = [
     "AgentConfig", "Artifact", "CollectHook", "Document", "DocumentConfig", "EnvironmentConfig", "FetchedSource",
     "Hardening", "Healthcheck", "Judge", "McpServer", "MissingVariables", "Network", "Problem", "Prompts",
@@ -60,15 +38,27 @@ __all__ = [
     "service_mentions",
 ]  # fmt: skip
 
-
-def __getattr__(name: str) -> object:
-    """Import a public name when it is first used."""
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = late(
+    __name__,
+    {
+        "config": ("AgentConfig", "Artifact", "SolutionConfig", "StepConfig", "TaskConfig"),
+        "discover": ("find_task_file", "find_tasks"),
+        "document": ("DocumentConfig", "RoleConfig", "SceneConfig", "TurnConfig", "UserConfig"),
+        "env": ("MissingVariables", "filled_variables", "missing_variables", "resolve_env", "resolve_headers"),
+        "environment": ("EnvironmentConfig", "Healthcheck", "McpServer", "SetupCommand"),
+        "heads": ("RunHints", "TaskHead"),
+        "index": ("TaskIndex",),
+        "load": ("load_task",),
+        "model": ("Document", "Network", "Stage", "StageVerifier", "Task"),
+        "problems": ("Problem", "TaskError"),
+        "prompts": ("Prompts",),
+        "services": ("compose_file", "service_mentions"),
+        "source": ("FetchedSource", "SourceError", "SourceSpec", "fetch_source", "parse_source"),
+        "strategy": ("Strategy",),
+        "text": ("read_text",),
+        "validate": ("check_settings",),
+        "values": ("Table", "quoted", "refuse"),
+        "verifier": ("CollectHook", "Hardening", "Judge", "VerifierConfig"),
+        "yaml_source": ("YamlSource",),
+    },
+)
