@@ -27,7 +27,7 @@ LAYERS = (
     frozenset({"base"}),
 )
 #: Modules at the top of the package that every layer may use, because they use nothing.
-BASE = frozenset({"errors", "events", "hints", "late", "text", "cache", "removal", "secret_names"})
+BASE = frozenset({"compose_file", "errors", "events", "hints", "late", "text", "cache", "removal", "secret_names"})
 #: Modules at the top of the package that are its face for plain Python, with no pytest in them.
 LIBRARY = frozenset({"environment", "runtime", "sdk"})
 #: Parts that work on top of pytest but are folders of their own.

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pytest_benchflow.agents import FREE_AGENTS
+from pytest_benchflow.compose_file import compose_file
 from pytest_benchflow.errors import CannotRunHere, UnsupportedError
-from pytest_benchflow.tasks import compose_file, service_mentions
+from pytest_benchflow.tasks import service_mentions
 
 if TYPE_CHECKING:
     from pytest_benchflow.agents import Agent

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .model import Document, Network, Stage, StageVerifier, Task
     from .problems import Problem, TaskError
     from .prompts import Prompts
-    from .services import compose_file, service_mentions
+    from .services import service_mentions
     from .source import FetchedSource, SourceError, SourceSpec, fetch_source, parse_source
     from .strategy import Strategy
     from .text import read_text
@@ -32,7 +32,7 @@ __all__ = [
     "Hardening", "Healthcheck", "Judge", "McpServer", "MissingVariables", "Network", "Problem", "Prompts",
     "RoleConfig", "RunHints", "SceneConfig", "SetupCommand", "SolutionConfig", "SourceError", "SourceSpec", "Stage",
     "StageVerifier", "StepConfig", "Strategy", "Table", "Task", "TaskConfig", "TaskError", "TaskHead", "TaskIndex",
-    "TurnConfig", "UserConfig", "VerifierConfig", "YamlSource", "check_settings", "compose_file", "fetch_source",
+    "TurnConfig", "UserConfig", "VerifierConfig", "YamlSource", "check_settings", "fetch_source",
     "filled_variables", "find_task_file", "find_tasks", "load_task", "missing_variables", "parse_source",
     "quoted", "read_text", "refuse", "resolve_env", "resolve_headers",
     "service_mentions",
@@ -52,7 +52,7 @@ __getattr__, __dir__ = late(
         "model": ("Document", "Network", "Stage", "StageVerifier", "Task"),
         "problems": ("Problem", "TaskError"),
         "prompts": ("Prompts",),
-        "services": ("compose_file", "service_mentions"),
+        "services": ("service_mentions",),
         "source": ("FetchedSource", "SourceError", "SourceSpec", "fetch_source", "parse_source"),
         "strategy": ("Strategy",),
         "text": ("read_text",),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from pytest_benchflow.compose_file import COMPOSE_FILES, compose_file
 from pytest_benchflow.hints import did_you_mean
 
 from .problems import Problem, TaskError
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from .sources import Source
 
 MAIN = "main"
-COMPOSE_FILES = ("docker-compose.yaml", "docker-compose.yml")
 
 
 class Mention(NamedTuple):
@@ -31,12 +31,6 @@ class Mention(NamedTuple):
     service: str
     directory: Path | None
     """Where the compose file that has it should be."""
-
-
-def compose_file(directory: Path | None) -> Path | None:
-    """Return the compose file of an environment, None if it is one container."""
-    paths = [directory / name for name in COMPOSE_FILES] if directory is not None else []
-    return next((path for path in paths if path.is_file()), None)
 
 
 def service_mentions(task: Task) -> list[Mention]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_benchflow.compose_file import compose_file
 from .config import AgentConfig, Artifact, StepConfig, TaskConfig
 from .ignored import left_out
 from .model import Network, Stage, StageVerifier
@@ -121,7 +122,7 @@ def _artifacts(declared: tuple[Artifact, ...]) -> tuple[Artifact, ...]:
 def _build_dir(tests_dirs: tuple[Path, ...]) -> Path | None:
     """Return the tests directory that describes an image; the step's wins."""
     for folder in reversed(tests_dirs):
-        if (folder / "Dockerfile").is_file() or (folder / "docker-compose.yaml").is_file():
+        if (folder / "Dockerfile").is_file() or compose_file(folder):
             return folder
     return None
 

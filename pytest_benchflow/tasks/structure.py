@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_benchflow.compose_file import COMPOSE_FILES
 from .needs import Need
 from .verifier import VerifierConfig
 
@@ -53,7 +54,7 @@ def _tests_need(config: TaskConfig, layout: Layout, step: StepConfig | None) -> 
         return None
     files = [script(config, "test")]
     if separate:
-        files += ["Dockerfile", "docker-compose.yaml"]
+        files += ["Dockerfile", *COMPOSE_FILES]
     if layout.tests == "verifier":
         files.append("verifier.md")
     folders = [layout.tests] if step is None else [layout.tests, f"steps/{step.name}/{layout.tests}"]

@@ -86,9 +86,10 @@ def test_what_only_compose_can_read_is_left_to_it(make_task, compose):
     load_task(make_task('[verifier]\nservice = "db"\n', {"environment/docker-compose.yaml": compose}))
 
 
-def test_a_separate_verifier_has_services_of_its_own(make_task):
+@pytest.mark.parametrize("name", ["docker-compose.yaml", "docker-compose.yml"])
+def test_a_separate_verifier_has_services_of_its_own(make_task, name):
     toml = '[verifier]\nenvironment_mode = "separate"\nservice = "checker"\n'
-    path = make_task(toml, {**COMPOSE, "tests/docker-compose.yaml": "services: {checker: {image: x}}\n"})
+    path = make_task(toml, {**COMPOSE, f"tests/{name}": "services: {checker: {image: x}}\n"})
     (mention,) = service_mentions(load_task(path))
     assert mention.directory == path / "tests"
     path = make_task('[verifier]\nservice = "db"\n[verifier.environment]\ndocker_image = "x"\n', COMPOSE, name="image")

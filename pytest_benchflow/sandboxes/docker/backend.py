@@ -9,13 +9,14 @@ import uuid
 from dataclasses import replace
 from typing import Any
 
+from pytest_benchflow.compose_file import compose_file
 from pytest_benchflow.errors import BenchflowError, SandboxError
 from pytest_benchflow.sandboxes.base import Capabilities, SandboxSpec
 
 from .address import Address, find_address
 from .compose import ComposeStarter
 from .engine import Engine
-from .images import Images, is_compose
+from .images import Images
 from .leftovers import remove_leftovers
 from .plan import EngineFacts
 from .projects import Watcher
@@ -78,7 +79,7 @@ class DockerBackend:
         """Return a sandbox that is not started yet."""
         if self._starter is None:
             raise SandboxError("the docker backend is not open", advice="await preflight() first", retryable=False)
-        several = spec.environment_dir is not None and is_compose(spec.environment_dir)
+        several = compose_file(spec.environment_dir) is not None
         starter = self._compose if several and self._compose is not None else self._starter
         capabilities = replace(self.capabilities, snapshots=starter.snapshots is not None, services=several)
         sandbox = DockerSandbox(spec, starter, capabilities, self._sandboxes.discard)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pytest_benchflow.compose_file import compose_file
 from pytest_benchflow.errors import BuildError, SandboxError
 from pytest_benchflow.sandboxes.archive import told_as_build_error
 from pytest_benchflow.sandboxes.base import SandboxSpec
@@ -26,7 +27,6 @@ REPOSITORY = "pytest-benchflow"
 IMAGE_LABEL = "benchflow.image"
 #: For sandboxes that ask for nothing in particular.
 BASE_IMAGE = "debian:bookworm-slim"
-COMPOSE_FILES = ("docker-compose.yaml", "docker-compose.yml")
 _DIGEST_LENGTH = 24
 _PULL_ATTEMPTS = 3
 _PODMAN_PREFIX = re.compile(r"^(localhost|[^/]+\.[^/]+/library)/")
@@ -54,7 +54,7 @@ class Images:
         has_dockerfile = directory is not None and (directory / "Dockerfile").is_file()
         if spec.docker_image is not None and not (spec.force_build and has_dockerfile):
             image = await self.pulled(spec.docker_image, spec.build_timeout_sec)
-            alone = directory is not None and not has_dockerfile and not is_compose(directory)
+            alone = directory is not None and not has_dockerfile and compose_file(directory) is None
             return replace(image, is_task_files_only=alone)
         if directory is not None and has_dockerfile:
             return await self._built(directory, spec)
@@ -206,8 +206,3 @@ def _check_pull(said: str) -> None:
 def short_name(reference: str) -> str:
     """Return an image's name as Docker has it: Podman lists it with a registry."""
     return _PODMAN_PREFIX.sub("", reference)
-
-
-def is_compose(directory: Path) -> bool:
-    """Say whether a task's environment is more than one container."""
-    return any((directory / name).is_file() for name in COMPOSE_FILES)

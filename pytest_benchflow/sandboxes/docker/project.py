@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from pytest_benchflow.compose_file import compose_file
 from pytest_benchflow.errors import BuildError, SandboxError, UsageError
 from pytest_benchflow.hints import did_you_mean
 from pytest_benchflow.sandboxes.base import SandboxSpec
@@ -17,7 +18,6 @@ from .compose_cli import ComposeCli, ComposeFailed
 from .compose_files import MAIN, PLACEHOLDER
 from .container import Container
 from .context import BuildContext
-from .images import COMPOSE_FILES
 from .labels import KEPT_PREFIX, make_labels
 from .launch import attach
 from .locks import locked
@@ -46,7 +46,9 @@ class Project:
         self._task_dir = spec.environment_dir
         self._held = contextlib.AsyncExitStack()
         self.directory = Path(self._held.enter_context(tempfile.TemporaryDirectory(prefix="bf-compose-")))
-        self._file = next(self._task_dir / name for name in COMPOSE_FILES if (self._task_dir / name).is_file())
+        file = compose_file(self._task_dir)
+        assert file is not None
+        self._file = file
         self._config: dict[str, Any] = {}
         self._main_stopped = False
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 
+from pytest_benchflow.compose_file import compose_file
 from pytest_benchflow.errors import UnsupportedError
 from pytest_benchflow.sandboxes.base import Capabilities, SandboxSpec
 
@@ -48,12 +49,10 @@ class LocalBackend:
                 f"{spec.name}: docker_image = {spec.docker_image!r} needs an image",
                 advice="use --bf-sandbox docker",
             )
-        if directory is not None:
-            for name in ("docker-compose.yaml", "docker-compose.yml"):
-                if (directory / name).exists():
-                    raise UnsupportedError(
-                        f"{spec.name}: {name} needs several containers", advice="use --bf-sandbox docker"
-                    )
+        if (file := compose_file(directory)) is not None:
+            raise UnsupportedError(
+                f"{spec.name}: {file.name} needs several containers", advice="use --bf-sandbox docker"
+            )
         sandbox = LocalSandbox(
             spec,
             number=next(self._numbers),
