@@ -9,6 +9,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 import yaml  # noqa: F401 - pytester forgets what a test imports, and the C part of this does not survive a second import
+from needs import MISSING
 from project import INI, WARM, Project, write_task
 
 # A busy machine is no reason for a property to fail.
@@ -26,6 +27,14 @@ SLOW = ("test_real_agents.py", "test_sandbox_as_user.py", "test_docker_conforman
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the files that take minutes, so that no worker is left with one of them at the end."""
     items.sort(key=lambda item: SLOW.index(item.path.name) if item.path.name in SLOW else len(SLOW))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what cannot run here; all of it at this one place, for pytest prints a line per place and reason."""
+    for need, lacks in MISSING.items():
+        if item.get_closest_marker(need) and (reason := lacks()):
+            pytest.skip(reason)
 
 
 def pytest_unconfigure() -> None:

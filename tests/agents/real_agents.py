@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,13 +12,11 @@ from typing import Any
 import pytest
 from host_watch import HostWatch
 from model_server import Fail, ModelServer, Request, Run, Say, Stall, Write
+from needs import AGENTS as CHOSEN
 from project import Project
 
 from pytest_benchflow.agents.bundles import BundleStore
 
-FIVE = "gemini,claude-agent-acp,codex-acp,opencode,pi-acp"
-CHOSEN = os.environ.get("BF_TEST_AGENTS", FIVE).split(",")
-"""`make test-agents` also runs the large ones."""
 LARGE = {"openhands", "openclaw"} & {*CHOSEN}
 """They take gigabytes of memory and up to half a minute to start."""
 RUN_TIMEOUT_SEC = 1800

@@ -108,7 +108,7 @@ def provider() -> ModelServer:
     return server
 
 
-@pytest.fixture(scope="module", params=["local", "docker"])
+@pytest.fixture(scope="module", params=["local", pytest.param("docker", marks=pytest.mark.docker)])
 def played(request: pytest.FixtureRequest, new_project: Callable[..., Project]) -> Iterator[Played]:
     """Play everything once in each sandbox."""
     project = new_project("patterns")

@@ -17,7 +17,6 @@ from project import Project, properties, wait_for
 from real_agents import AGENTS, FOREIGN, KEYS, REMEMBERED, SECOND_PROMPT, SECRETS, TASKS, WRONG_KEY, Bench, run_agents
 
 from pytest_benchflow.agents.bundles import BundleStore
-from pytest_benchflow.sandboxes.docker import daemon_answers
 
 each_agent = pytest.mark.parametrize("agent", AGENTS)
 each_cell = pytest.mark.parametrize("task", TASKS)
@@ -29,8 +28,6 @@ def bench(request: pytest.FixtureRequest, new_project: Callable[..., Project]) -
     if request.param == "local":
         yield from run_agents(new_project("local"), "local")
         return
-    if not os.environ.get("BF_REQUIRE_DOCKER") and not daemon_answers():
-        pytest.skip("no Docker daemon answers")
     address = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
     yield from run_agents(new_project("docker"), "docker", "--bf-docker-network", "host", DOCKER_HOST=address)
 

@@ -20,10 +20,7 @@ from pytest_benchflow.sandboxes import Limits, SandboxSpec, docker_images
 from pytest_benchflow.sandboxes.docker import DockerBackend
 from pytest_benchflow.sandboxes.docker.address import Address
 
-pytestmark = pytest.mark.skipif(
-    (shutil.which("podman") is None or os.geteuid() != 0) and not os.environ.get("BF_REQUIRE_PODMAN"),
-    reason="no podman here, or no root",
-)
+pytestmark = pytest.mark.podman
 IMAGE = "bf-test/busybox:1"
 SPEC = SandboxSpec("podman", docker_image=IMAGE)
 
