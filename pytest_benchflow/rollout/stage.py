@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -179,6 +179,8 @@ class StageRun:
         spec = verifier_spec(self.task, self.stage, self.config, f"{self.record.name}-verifier")
         if self.is_last and self.config.keep_sandbox == "never":
             await self.sandbox.stop()
+        else:
+            spec = replace(spec, beside=self.sandbox.id)
         self._verifier_sandbox = sandbox = self.backend.create(spec)
         await sandbox.start()
         await self._set_up(sandbox)

@@ -77,6 +77,8 @@ class SandboxSpec:
     build_timeout_sec: float = 600.0
     force_build: bool = False
     mounts: tuple[Mount, ...] = ()
+    beside: str | None = None
+    """Id of a sandbox that lives on until this one is stopped, for backends where the two could want the same thing."""
 
 
 @dataclass(frozen=True, slots=True)

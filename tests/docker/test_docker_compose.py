@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -130,6 +131,17 @@ async def test_projects_that_want_the_same_name_take_turns(backend: DockerBacken
 
     await asyncio.gather(one(), one(), one())
     assert most == 1
+
+
+async def test_project_never_waits_for_one_that_stays_beside_it(backend: DockerBackend, context: Context) -> None:
+    text = f"services:\n  main:\n    container_name: bf-only-one-{os.getpid()}\n"
+    agents = SandboxSpec("agents", environment_dir=written(context(MAIN), text))
+    first = backend.create(agents)
+    await first.start()
+    second = backend.create(replace(agents, name="verifiers", beside=first.id))
+    with pytest.raises(SandboxError, match=r"container-bf-only-one-\d+ is taken by the sandbox .*let Docker choose"):
+        await second.start()
+    assert (await first.exec("echo on")).stdout == "on\n"
 
 
 @pytest.mark.usefixtures("_health_checks")

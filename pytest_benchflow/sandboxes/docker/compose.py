@@ -38,6 +38,8 @@ class ComposeStarter:
     async def start(self, spec: SandboxSpec, image: ImageFacts, container_name: str) -> Container:
         """Bring the project up and return its main container."""
         project = self._projects[container_name]
+        if spec.beside in self._projects:
+            project.refuse_clash(self._projects[spec.beside])
         await self._starter.engine.thread(lambda: self._watcher.watch(project.name, project.directory))
         return await project.up(image)
 

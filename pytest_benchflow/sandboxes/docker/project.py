@@ -84,7 +84,7 @@ class Project:
     async def up(self, image: ImageFacts) -> Container:
         """Start every service, wait until they are healthy, and return main."""
         await self._starter.volumes.provide(self._spec, image)
-        for thing in compose_files.unique_things(self._config, self.name):
+        for thing in self._unique_things():
             # Two projects that want the same take turns; the order is the same in all, so none waits in a ring.
             await self._held.enter_async_context(locked(f"compose-{thing}"))
         try:
@@ -107,6 +107,18 @@ class Project:
             raise
         self.container = Container(engine, main_id, self._spec.name, channel)
         return self.container
+
+    def refuse_clash(self, other: Project) -> None:
+        """Raise an error if this project wants what another one has as long as it lives: it would wait for ever."""
+        if both := sorted({*self._unique_things()} & {*other._unique_things()}):
+            raise SandboxError(
+                f"{self._file}: {both[0]} is taken by the sandbox {other.name}, which stays while this one runs",
+                advice="let Docker choose it, or do without --bf-keep-sandbox",
+                retryable=False,
+            )
+
+    def _unique_things(self) -> list[str]:
+        return compose_files.unique_things(self._config, self.name)
 
     def service(self, name: str) -> DockerService:
         """Return a service beside main."""
