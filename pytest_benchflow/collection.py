@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_benchflow.garbage import no_collection
 from pytest_benchflow.left_results import holds_results
 from pytest_benchflow.text import printable
 
@@ -68,7 +67,7 @@ class TaskFolder(pytest.Directory):
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
         """Return what is inside, sorted by name; the items of tasks at once, without a round of hooks for each."""
-        with _no_garbage_collection():
+        with no_collection():
             return list(self._inside())
 
     def _inside(self) -> Iterator[pytest.Item | pytest.Collector]:
@@ -187,19 +186,6 @@ def _task_file(found: TaskHead | TaskError, directory: str) -> Path:
     from pytest_benchflow.tasks import find_task_file
 
     return Path(find_task_file(directory) or f"{directory}/{TASK_FILES[0]}")
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """Spare the many passes over nodes that all live as long as the session."""
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def _task_files_in(directory: str) -> list[str]:

@@ -19,6 +19,7 @@ from pytest_benchflow.bridge import OnEngine
 from pytest_benchflow.credentials import refuse_missing
 from pytest_benchflow.current import RESULT, short_errors
 from pytest_benchflow.errors import BenchflowError
+from pytest_benchflow.garbage import no_collection
 from pytest_benchflow.items import RolloutItem
 from pytest_benchflow.outcome import error_text
 from pytest_benchflow.this_run import Run
@@ -37,7 +38,10 @@ def rollouts_in_flight(session: pytest.Session, run: Run) -> Iterator[None]:
         with _sigterm_interrupts():
             # A worker learns item by item what it is to run, and the controller has checked that it can.
             if items and _will_run(session) and not run.is_worker:
-                _check(run, items)
+                with no_collection():
+                    _check(run, items)
+                    # Almost all of the package has been imported by now, and stays.
+                    gc.freeze()
                 _submit(run, items)
             yield
     finally:
