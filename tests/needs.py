@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from functools import cache
 
@@ -21,6 +22,12 @@ def lacks_docker() -> str | None:
 
 
 @cache
+def lacks_compose() -> str | None:
+    done = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False)
+    return None if done.returncode == 0 else "no docker compose here"
+
+
+@cache
 def lacks_podman() -> str | None:
     return None if shutil.which("podman") is not None and os.geteuid() == 0 else "needs podman and root"
 
@@ -31,7 +38,11 @@ def lacks_agents() -> str | None:
     return f"not installed: {', '.join(sorted(missing))}; run make test-agents" if missing else None
 
 
-NEEDS: dict[str, Callable[[], str | None]] = {"docker": lacks_docker, "podman": lacks_podman, "agents": lacks_agents}
-"""What a marker's tests lack, if anything."""
-MISSING = {name: lack for name, lack in NEEDS.items() if not os.environ.get(f"BF_REQUIRE_{name.upper()}")}
-"""The same without what has to be there: tests then fail where it is not."""
+_NEEDS: list[tuple[str, str, Callable[[], str | None]]] = [
+    ("docker", "BF_REQUIRE_DOCKER", lacks_docker),
+    ("compose", "BF_REQUIRE_DOCKER", lacks_compose),
+    ("podman", "BF_REQUIRE_PODMAN", lacks_podman),
+    ("agents", "BF_REQUIRE_AGENTS", lacks_agents),
+]
+MISSING = {marker: lacks for marker, required, lacks in _NEEDS if not os.environ.get(required)}
+"""What a marker's tests may lack; what has to be there is not looked for, tests then fail where it is not."""

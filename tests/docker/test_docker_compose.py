@@ -18,10 +18,7 @@ from pytest_benchflow.errors import BenchflowError, BuildError, SandboxError
 from pytest_benchflow.sandboxes import Sandbox, SandboxSpec
 from pytest_benchflow.sandboxes.docker import DockerBackend
 
-pytestmark = pytest.mark.skipif(
-    subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode != 0,
-    reason="no docker compose here",
-)
+pytestmark = pytest.mark.compose
 Start = Callable[..., "asyncio.Future[Sandbox]"]
 Context = Callable[..., Path]
 MAIN = "FROM debian:bookworm-slim\nWORKDIR /work\nENV FROM_IMAGE=yes\n"
@@ -140,7 +137,8 @@ async def test_project_never_waits_for_one_that_stays_beside_it(backend: DockerB
     await first.start()
     second = backend.create(replace(agents, name="verifiers", beside=first.id))
     with pytest.raises(SandboxError, match=r"container-bf-only-one-\d+ is taken by the sandbox .*let Docker choose"):
-        await second.start()
+        async with asyncio.timeout(60):
+            await second.start()
     assert (await first.exec("echo on")).stdout == "on\n"
 
 

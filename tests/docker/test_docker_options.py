@@ -131,6 +131,18 @@ def test_a_kept_compose_project_is_removed_with_one_command(project: DockerProje
     assert containers_of(rollout.name) == []
 
 
+@pytest.mark.compose
+def test_a_verifier_does_not_wait_for_what_the_kept_sandbox_of_its_agent_has(project: DockerProject) -> None:
+    compose = f"services:\n  main:\n    container_name: bf-taken-{os.getpid()}\n"
+    toml = '[verifier]\nenvironment_mode = "separate"\n'
+    test = "echo 1 > /logs/verifier/reward.txt"
+    project.task("tasks/one", files={"environment/docker-compose.yaml": compose}, toml=toml, test=test)
+    project.docker_run().assert_outcomes(passed=1)
+    done = project.docker_run("--bf-keep-sandbox=failed")
+    done.assert_outcomes(errors=1)
+    assert f"container-bf-taken-{os.getpid()} is taken by the sandbox" in done.stdout.str()
+
+
 def test_dockerfiles_stand_on_another_base_image(project: DockerProject) -> None:
     base, mark = f"bf-other-base:{uuid.uuid4().hex[:8]}", uuid.uuid4().hex
     file = f"FROM debian:bookworm-slim\nRUN echo {mark} > /etc/base\n"

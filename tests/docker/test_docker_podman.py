@@ -160,10 +160,7 @@ async def test_what_docker_needs_buildkit_for_is_built(
     assert (await sandbox.exec("cat /made; ls /t")).stdout == "built\n"
 
 
-@pytest.mark.skipif(
-    subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode != 0,
-    reason="no docker compose here",
-)
+@pytest.mark.compose
 async def test_services_of_a_compose_file_are_built(backend: DockerBackend, environment: Callable[[str], Path]) -> None:
     directory = environment(f"FROM {IMAGE}\nRUN echo {time.time()} >/made\nWORKDIR /work\n")
     text = "services:\n  main:\n    build: .\n    network_mode: none\n"

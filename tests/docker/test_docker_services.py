@@ -17,10 +17,7 @@ from pytest_benchflow.sandboxes.docker import DockerBackend
 pytestmark = [
     # One project serves them all: none of these tests needs main, and what one of them breaks no other one uses.
     pytest.mark.asyncio(loop_scope="module"),
-    pytest.mark.skipif(
-        subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode != 0,
-        reason="no docker compose here",
-    ),
+    pytest.mark.compose,
 ]
 #: One with busybox as its shell, files in memory and nothing else writable; one with dash, and not as root.
 COMPOSE = """

@@ -13,10 +13,7 @@ from pathlib import Path
 import pytest
 from project import Project
 
-pytestmark = pytest.mark.skipif(
-    subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode != 0,
-    reason="no docker compose here",
-)
+pytestmark = pytest.mark.compose
 COMPOSE = """
     services:
       db:

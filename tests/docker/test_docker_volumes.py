@@ -170,10 +170,7 @@ async def test_a_file_of_two_names_is_sent_once(start: Start, mount: Mount) -> N
     assert done.stdout == "a\n2\n"
 
 
-@pytest.mark.skipif(
-    subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode != 0,
-    reason="no docker compose here",
-)
+@pytest.mark.compose
 async def test_main_of_a_compose_task_shows_it_and_the_volume_outlives_the_project(
     start: Start, context: Callable[..., Path], mount: Mount
 ) -> None:
