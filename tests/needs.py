@@ -23,8 +23,9 @@ def lacks_docker() -> str | None:
 
 @cache
 def lacks_compose() -> str | None:
-    done = subprocess.run(["docker", "compose", "version"], capture_output=True, check=False)
-    return None if done.returncode == 0 else "no docker compose here"
+    words = ["docker", "compose", "version"]
+    found = shutil.which("docker") and subprocess.run(words, capture_output=True, check=False).returncode == 0
+    return None if found else "no docker compose here"
 
 
 @cache
