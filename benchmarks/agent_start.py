@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 
 from pytest_benchflow.agents import AcpAgent, AgentRegistry, Bundle, BundleStore
-from pytest_benchflow.errors import BenchflowError
+from pytest_benchflow.core.errors import BenchflowError
 from pytest_benchflow.sandboxes import Backend, SandboxRegistry, SandboxSpec
 
 AGENTS = ("gemini", "claude-agent-acp", "codex-acp", "opencode", "pi-acp")

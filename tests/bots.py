@@ -59,7 +59,7 @@ class Bot:
     def access(self, task, request):
         key = request.env.get("BOT_KEY") or os.environ.get("BOT_KEY")
         if self.name == "paid-bot" and not key:
-            from pytest_benchflow.errors import CredentialsError
+            from pytest_benchflow.core.errors import CredentialsError
 
             raise CredentialsError("BOT_KEY required but not set", advice="set it")
         return Access(

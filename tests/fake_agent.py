@@ -5,14 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pytest_benchflow.agents import (
-    Access,
-    AgentContext,
-    AgentOutcome,
-    AgentRegistry,
-    AgentRequest,
-    PromptResult,
-)
+from pytest_benchflow.agents import Access, AgentContext, AgentOutcome, AgentRegistry, AgentRequest, PromptResult
 from pytest_benchflow.sandboxes import Mount
 from pytest_benchflow.tasks import Task
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pytest_benchflow.errors import SandboxSnapshotNotSupported, UsageError
+from pytest_benchflow.core.errors import SandboxSnapshotNotSupported, UsageError
 from pytest_benchflow.sandboxes import Capabilities, ExecResult, Process, SandboxImage
 
 Answer = ExecResult | BaseException

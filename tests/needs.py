@@ -8,8 +8,8 @@ import subprocess
 from collections.abc import Callable
 from functools import cache
 
-from pytest_benchflow.agents.bundles import BundleStore
-from pytest_benchflow.sandboxes.docker import daemon_answers
+from pytest_benchflow.agents.bundles.store import BundleStore
+from pytest_benchflow.sandboxes.docker.client import daemon_answers
 
 _FIVE = "gemini,claude-agent-acp,codex-acp,opencode,pi-acp"
 AGENTS = os.environ.get("BF_TEST_AGENTS", _FIVE).split(",")

@@ -13,10 +13,7 @@ from project import INI, NO_DAEMON, Project, write_task
 
 import pytest_benchflow
 from pytest_benchflow import (
-    SDK,
-    Agent,
     BaseUser,
-    Environment,
     Evaluation,
     EvaluationConfig,
     EvaluationResult,
@@ -31,13 +28,10 @@ from pytest_benchflow import (
     RolloutResult,
     RoundResult,
     RunResult,
-    Runtime,
-    RuntimeConfig,
     Scene,
     Trial,
     TrialConfig,
     Turn,
-    UsageError,
     collect_metrics,
     compile_scenes_to_steps,
     rollout_config_from_dict,
@@ -46,8 +40,11 @@ from pytest_benchflow import (
     trial_config_from_yaml,
 )
 from pytest_benchflow.agents import AgentRegistry
+from pytest_benchflow.api.environment import Environment
+from pytest_benchflow.api.run import Agent, Runtime, RuntimeConfig, run
+from pytest_benchflow.api.sdk import SDK
+from pytest_benchflow.core.errors import UsageError
 from pytest_benchflow.rollout import make_config
-from pytest_benchflow.runtime import run
 
 DO_IT = "$ echo done > /app/done.txt"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from project import NO_DAEMON
 
-from pytest_benchflow.cli import main
+from pytest_benchflow.cli.main import main
 
 Make = Callable[..., Path]
 
@@ -24,7 +24,7 @@ def _nothing_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("BF_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("DOCKER_HOST", NO_DAEMON)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr("pytest_benchflow.sandboxes.disk.spare_layers", lambda: tmp_path / "spare")
+    monkeypatch.setattr("pytest_benchflow.sandboxes.cleanup.spare_layers", lambda: tmp_path / "spare")
 
 
 def half_built(tmp_path: Path, owner: str) -> Path:
@@ -210,7 +210,7 @@ def test_check_names_everything_that_nobody_may_read(tmp_path: Path, make_task: 
     }
     for name, path in closed.items():
         path.chmod(0o444 if name == "listed" else 0)
-    command = [sys.executable, "-c", "from pytest_benchflow.cli import main; main(['tasks', 'check', '.'])"]
+    command = [sys.executable, "-c", "from pytest_benchflow.cli.main import main; main(['tasks', 'check', '.'])"]
     if os.geteuid() == 0:
         # Root without its powers is held to permissions like anybody else.
         command = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", *command]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from project import write_task
 
-from pytest_benchflow.cli import main
+from pytest_benchflow.cli.main import main
 
 
 @pytest.fixture

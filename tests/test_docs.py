@@ -13,8 +13,8 @@ import pytest
 from project import NO_DAEMON
 
 from pytest_benchflow.agents import list_agents, parse_manifest
-from pytest_benchflow.agents.providers import PROVIDERS
-from pytest_benchflow.options import OPTIONS, markdown_table
+from pytest_benchflow.plugin.options import OPTIONS, markdown_table
+from pytest_benchflow.providers.providers import PROVIDERS
 from pytest_benchflow.reporting import Report
 from pytest_benchflow.rollout import ROLLOUT_SCHEMA, load_rollout_file, load_user
 

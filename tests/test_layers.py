@@ -16,22 +16,33 @@ import pytest_benchflow
 PACKAGE = Path(pytest_benchflow.__file__).parent
 NAME = "pytest_benchflow"
 
-#: From the top down; a layer may import from those below it, and from its own.
-LAYERS = (
-    frozenset({"pytest"}),
-    frozenset({"library"}),
-    frozenset({"reporting"}),
-    frozenset({"jobs"}),
-    frozenset({"rollout"}),
-    frozenset({"tasks", "agents", "acp", "sandboxes", "verify", "skills", "services"}),
-    frozenset({"base"}),
+#: Left to right: a folder imports only from folders to its left, and from itself; those in one place know nothing of
+#: each other.
+ORDER = (
+    {"core"},
+    {"configfile"},
+    {"tasks", "sandboxes", "providers"},
+    {"verify", "services", "skills"},
+    {"agents"},
+    {"rollout"},
+    {"jobs"},
+    {"reporting"},
+    {"api"},
+    {"plugin", "cli", "testing"},
 )
-#: Modules at the top of the package that every layer may use, because they use nothing.
-BASE = frozenset({"compose_file", "errors", "events", "hints", "late", "text", "cache", "removal", "secret_names"})
-#: Modules at the top of the package that are its face for plain Python, with no pytest in them.
-LIBRARY = frozenset({"environment", "runtime", "sdk"})
-#: Parts that work on top of pytest but are folders of their own.
-TOP_FOLDERS = frozenset({"cli", "testing"})
+#: Folders whose modules are imported by name; all others are used through the names their `__init__` exports.
+WITHOUT_FACE = {"core", "api", "plugin", "cli", "testing"}
+#: Who alone may import a library.
+OWNERS = {
+    "pytest": {"plugin", "testing"},
+    "_pytest": {"plugin", "testing"},
+    "pluggy": {"plugin"},
+    "xdist": {"plugin"},
+    "pytest_asyncio": {"plugin", "testing"},
+    "docker": {"sandboxes.docker"},
+    "acp": {"agents.acp"},
+    "rich": {"reporting", "plugin"},
+}
 HEAVY = ("pydantic", "docker", "yaml", "rich", "acp", "daytona_sdk", "modal", "litellm", "junit_xml")
 
 
@@ -44,21 +55,15 @@ def modules() -> Iterator[tuple[str, Path]]:
 MODULES = dict(modules())
 
 
-def part_of(module: str) -> str:
-    """Return the folder, or the kind of top-level module, that a module belongs to."""
-    parts = module.split(".")
-    if len(parts) == 1:
-        return "library"
-    if parts[1] in BASE:
-        return "base"
-    if parts[1] in LIBRARY:
-        return "library"
-    return parts[1] if (PACKAGE / parts[1]).is_dir() and parts[1] not in TOP_FOLDERS else "pytest"
+def folder_of(module: str) -> str:
+    """Return the folder a module belongs to, "" for the package itself."""
+    return module.split(".")[1] if "." in module else ""
 
 
-def level(module: str) -> int:
-    part = part_of(module)
-    return next(number for number, layer in enumerate(LAYERS) if part in layer)
+def place(module: str) -> int:
+    """Return where in the order a module stands; the package itself exports from everywhere."""
+    folder = folder_of(module)
+    return next((number for number, folders in enumerate(ORDER) if folder in folders), len(ORDER))
 
 
 @cache
@@ -84,46 +89,58 @@ def find_imports(module: str) -> Iterator[tuple[int, str]]:
 
 @cache
 def exported(package: str) -> frozenset[str]:
-    """Return the names in the `__all__` of a package."""
-    for node in ast.parse(MODULES[package].read_text("utf-8")).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            return frozenset(ast.literal_eval(node.value))
-    return frozenset()
+    """Return the names that the stub of a package exports."""
+    stub = MODULES[package].with_suffix(".pyi")
+    tree = ast.parse(stub.read_text("utf-8") if stub.exists() else "")
+    return frozenset(alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names)
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_imports_point_downwards(module: str) -> None:
-    upwards = [
-        f"line {line}: {target}"
-        for line, target in imports(module)
-        if target.split(".")[0] == NAME and level(target) < level(module)
+def test_the_package_is_folders_and_nothing_else() -> None:
+    loose = {path.name for path in PACKAGE.iterdir() if path.is_file()}
+    assert loose == {"__init__.py", "__init__.pyi", "py.typed"}
+    folders = {path.name for path in PACKAGE.iterdir() if path.is_dir()} - {"__pycache__"}
+    assert folders == set().union(*ORDER)
+
+
+def every_import() -> Iterator[tuple[str, int, str]]:
+    """Yield module, line and target of every import in the package."""
+    for module in MODULES:
+        yield from ((module, line, target) for line, target in imports(module))
+
+
+def is_ours(target: str) -> bool:
+    return target.split(".")[0] == NAME
+
+
+def test_a_folder_imports_only_from_folders_to_its_left() -> None:
+    assert not [
+        f"{module}:{line}: {target}"
+        for module, line, target in every_import()
+        if is_ours(target)
+        and module != NAME
+        and folder_of(target) != folder_of(module)
+        and place(target) >= place(module)
     ]
-    assert not upwards
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if part_of(name) != "pytest"])
-def test_nothing_below_the_first_layer_imports_pytest(module: str) -> None:
-    of_pytest = {"pytest", "_pytest", "xdist", "pluggy", "pytest_asyncio"}
-    assert not [target for _, target in imports(module) if target.split(".")[0] in of_pytest]
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_other_folders_are_imported_through_their_public_face(module: str) -> None:
-    private = [
-        f"line {line}: {target}"
-        for line, target in imports(module)
-        if target.startswith(NAME) and target.count(".") >= 2 and part_of(target) not in ("pytest", part_of(module))
+def test_other_folders_are_imported_through_their_public_face() -> None:
+    assert not [
+        f"{module}:{line}: {target}"
+        for module, line, target in every_import()
+        if is_ours(target) and target.count(".") >= 2 and folder_of(target) not in WITHOUT_FACE | {folder_of(module)}
     ]
-    assert not private
 
 
-def test_every_folder_belongs_to_a_layer() -> None:
-    known = frozenset().union(*LAYERS)
-    assert not {part_of(module) for module in MODULES} - known
+def test_libraries_are_imported_where_they_belong() -> None:
+    def belongs(module: str, library: str) -> bool:
+        inside = module.removeprefix(f"{NAME}.")
+        return any(inside == owner or inside.startswith(f"{owner}.") for owner in OWNERS[library])
 
-
-def test_no_module_reads_like_a_book() -> None:
-    assert not [name for name, path in MODULES.items() if len(path.read_text("utf-8").splitlines()) > 400]
+    assert not [
+        f"{module}:{line}: {target}"
+        for module, line, target in every_import()
+        if (library := target.split(".")[0]) in OWNERS and not belongs(module, library)
+    ]
 
 
 def loaded(module: str) -> set[str]:
@@ -140,16 +157,16 @@ def heavy(names: set[str]) -> set[str]:
 def test_the_plugin_imports_nothing_heavy() -> None:
     names = loaded(f"{NAME}.plugin")
     assert not heavy(names)
-    assert {part_of(name) for name in names if name.startswith(NAME)} <= {"pytest", "library", "base"}
+    assert {folder_of(name) for name in names if name.startswith(NAME)} <= {"", "plugin", "core"}
 
 
 def test_the_library_imports_nothing_until_it_is_used() -> None:
-    assert loaded(NAME) == {NAME, f"{NAME}.late"}
+    assert loaded(NAME) == {NAME, f"{NAME}.core", f"{NAME}.core.lazy"}
 
 
 def test_pytest_uses_the_bytecode_that_was_installed(tmp_path: Path) -> None:
     (tmp_path / "test_where.py").write_text(
-        "from pytest_benchflow import controller, testing\n"
+        "from pytest_benchflow import testing\nfrom pytest_benchflow.plugin import controller\n"
         "def test_loaders():\n"
         "    loaders = [type(module.__loader__).__name__ for module in (controller, testing)]\n"
         "    assert loaders == ['SourceFileLoader', 'AssertionRewritingHook']\n"

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from pytest_benchflow.matrix import cells, safe_name
-from pytest_benchflow.settings import AgentChoice
+from pytest_benchflow.plugin.items import cells, safe_name
+from pytest_benchflow.plugin.settings import AgentChoice
 
 FREE = {"oracle", "nop"}
 

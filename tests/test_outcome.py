@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pytest_benchflow.agents import AgentOutcome
-from pytest_benchflow.errors import Category
-from pytest_benchflow.outcome import judge
+from pytest_benchflow.core.errors import Category
+from pytest_benchflow.plugin.outcome import judge
 from pytest_benchflow.rollout import ErrorInfo, RolloutResult
 from pytest_benchflow.rollout.result import CheckSummary
 

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_benchflow.errors import UsageError
-from pytest_benchflow.options import is_asked_for
-from pytest_benchflow.read_settings import read_settings
-from pytest_benchflow.settings import AgentChoice, Override, Settings
+from pytest_benchflow.core.errors import UsageError
+from pytest_benchflow.plugin.options import is_asked_for
+from pytest_benchflow.plugin.settings import AgentChoice, Override, Settings, read_settings
 from pytest_benchflow.tasks import SourceSpec
 
 Read = Callable[..., Settings]

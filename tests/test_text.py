@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from pytest_benchflow.text import printable, tail
+from pytest_benchflow.core.text import printable, tail
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pytest_benchflow.sandboxes import Capabilities, Sandbox, SandboxSpec
-from pytest_benchflow.sandboxes.local import LocalBackend
+from pytest_benchflow.sandboxes.local.backend import LocalBackend
 
 
 class CompanyBackend:

@@ -1,6 +1,6 @@
 """Hold it to what every sandbox promises: `pytest test_company_sandbox.py`."""
 
-from pytest_benchflow.testing import SandboxConformance
+from pytest_benchflow.testing.conformance import SandboxConformance
 
 
 class TestCompanySandbox(SandboxConformance):

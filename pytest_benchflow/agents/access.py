@@ -5,15 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
-from pytest_benchflow.agents.base import Access, AgentRequest, HomeFile
-from pytest_benchflow.agents.credentials import Grant, find_grant, required_variables
+from pytest_benchflow.agents.base import Access, AgentRequest
 from pytest_benchflow.agents.manifest import AgentManifest
-from pytest_benchflow.agents.providers import provider_of_bare, split_model
-from pytest_benchflow.agents.route import CLOUDS, Route, find_route
-from pytest_benchflow.agents.sources import Sources
 from pytest_benchflow.agents.template import Values, fill, fill_env, fill_tree, names_in, render
-from pytest_benchflow.errors import UsageError
-from pytest_benchflow.secret_names import secret_values
+from pytest_benchflow.core.errors import UsageError
+from pytest_benchflow.core.secrets import secret_values
+from pytest_benchflow.providers import (
+    CLOUDS,
+    Credential,
+    HomeFile,
+    ModelRoute,
+    Sources,
+    find_credential,
+    find_route,
+    provider_of_bare,
+    required_variables,
+    split_model,
+)
 
 
 def resolve_access(manifest: AgentManifest, request: AgentRequest, sources: Sources) -> Access:
@@ -27,19 +35,24 @@ def resolve_access(manifest: AgentManifest, request: AgentRequest, sources: Sour
     if not manifest.protocols:
         return _unguided(manifest, asked, request, sources, required)
     route = find_route(manifest, asked, sources)
-    grant = find_grant(manifest, route, sources)
+    credential = find_credential(manifest, route, sources)
     dialect = manifest.protocols[route.protocol]
-    values = _values(manifest, route, grant, request, sources)
+    values = _values(manifest, route, credential, request, sources)
     in_dialect = "api_key" in names_in(dialect.env)
-    env = fill_env(manifest.env, values) | fill_env(dialect.env, values) | ({} if in_dialect else grant.env) | required
+    env = (
+        fill_env(manifest.env, values)
+        | fill_env(dialect.env, values)
+        | ({} if in_dialect else credential.env)
+        | required
+    )
     return Access(
         env=_with_explicit(env, request.env),
-        files=_files(manifest, values, grant.files),
-        secrets=grant.secrets | secret_values(request.env) | {*required.values()} | _url_secrets(route.base_url),
+        files=_files(manifest, values, credential.files),
+        secrets=credential.secrets | secret_values(request.env) | {*required.values()} | _url_secrets(route.base_url),
         model=None if route.model is None else fill(manifest.model.name, values),
-        notes=() if grant.note is None else (grant.note,),
-        auth_method=grant.auth_method or dialect.auth_method or manifest.auth_method,
-        if_refused=grant.if_refused,
+        notes=() if credential.note is None else (credential.note,),
+        auth_method=credential.auth_method or dialect.auth_method or manifest.auth_method,
+        if_refused=credential.if_refused,
     )
 
 
@@ -47,7 +60,9 @@ def _generic_model(manifest: AgentManifest, sources: Sources) -> str | None:
     return sources.look(manifest.generic.model) if manifest.generic.model else None
 
 
-def _values(manifest: AgentManifest, route: Route, grant: Grant, request: AgentRequest, sources: Sources) -> Values:
+def _values(
+    manifest: AgentManifest, route: ModelRoute, credential: Credential, request: AgentRequest, sources: Sources
+) -> Values:
     """Return what the placeholders of a manifest stand for."""
     dialect = manifest.protocols[route.protocol]
     at_home = route.protocol in CLOUDS or (route.is_usual and route.provider.name == manifest.provider)
@@ -57,7 +72,7 @@ def _values(manifest: AgentManifest, route: Route, grant: Grant, request: AgentR
         "model": route.model,
         "base_url": url,
         "other_base_url": None if at_home else url,
-        "api_key": grant.api_key,
+        "api_key": credential.api_key,
         "api": dialect.api,
         "provider": provider.name,
         "effort": request.effort,

@@ -1,11 +1,12 @@
-"""An agent that a manifest describes: its programs, its files, its process, its session over ACP."""
+"""An agent that a manifest describes: its programs, its files, its MCP servers, its process, its session over ACP."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import re
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -13,20 +14,93 @@ from typing import TYPE_CHECKING, Literal
 from pytest_benchflow.agents.access import resolve_access
 from pytest_benchflow.agents.base import Access, AgentContext, AgentRequest, PromptResult, Session
 from pytest_benchflow.agents.companion import RunningCompanion, companion_values
-from pytest_benchflow.agents.home_files import path_variables, write_home_files
 from pytest_benchflow.agents.installation import Installation
 from pytest_benchflow.agents.log import AgentLog, log_name
 from pytest_benchflow.agents.manifest import AgentManifest
-from pytest_benchflow.agents.mcp import protocol_servers, server_secrets
-from pytest_benchflow.agents.sources import Sources
 from pytest_benchflow.agents.template import Values, fill_argv, fill_env
-from pytest_benchflow.errors import HandshakeError, ProviderError
+from pytest_benchflow.configfile import resolve_env, resolve_headers
+from pytest_benchflow.core.errors import HandshakeError, InstallError, ProviderError
+from pytest_benchflow.core.text import one_line
+from pytest_benchflow.core.types import Json
+from pytest_benchflow.providers import Sources
 
 if TYPE_CHECKING:
-    from pytest_benchflow.acp import AcpSession, SessionPlan
-    from pytest_benchflow.agents.bundles import BundleStore
+    from pytest_benchflow.agents.acp.session import AcpSession
+    from pytest_benchflow.agents.acp.types import SessionPlan
+    from pytest_benchflow.agents.bundles.store import BundleStore
+    from pytest_benchflow.providers import HomeFile
     from pytest_benchflow.sandboxes import Mount, Process
-    from pytest_benchflow.tasks import Task
+    from pytest_benchflow.tasks import McpServer, Task
+
+
+_WRITE_SEC = 60.0
+# A link that was left there is replaced, not followed.
+_WRITE = """umask 077
+path={path}
+mkdir -p "${{path%/*}}" && rm -f "$path" && cat >"$path"
+"""
+
+
+async def write_home_files(context: AgentContext, files: Iterable[HomeFile], agent: str) -> None:
+    """Write the files; one that cannot be written is an error that says where and why, and not what."""
+    for file in files:
+        path = f"{context.home}/{file.path}"
+        done = await context.sandbox.exec(
+            _WRITE.format(path=shlex.quote(path)),
+            user=context.user,
+            cwd="/",
+            stdin=file.content,
+            timeout_sec=_WRITE_SEC,
+        )
+        if done.return_code:
+            reason = one_line(done.stderr, 200) or f"status {done.return_code}"
+            raise InstallError(f"Agent {agent} install failed: {path} cannot be written: {reason}", retryable=False)
+
+
+def path_variables(context: AgentContext, files: Iterable[HomeFile]) -> dict[str, str]:
+    """Return the variables that hold paths of files."""
+    return {file.variable: f"{context.home}/{file.path}" for file in files if file.variable is not None}
+
+
+#: The protocol knows no working directory for servers.
+_IN_DIRECTORY = 'cd "$0" && exec "$@"'
+
+
+def protocol_servers(
+    servers: Iterable[McpServer], environ: Mapping[str, str], where: str
+) -> tuple[dict[str, Json], ...]:
+    """Return the servers in the shape of the protocol, with their references filled in from the environment."""
+    return tuple(_server(server, environ, where) for server in servers)
+
+
+def server_secrets(servers: Iterable[McpServer], environ: Mapping[str, str], where: str) -> frozenset[str]:
+    """Return the values that servers get from the environment of the runner."""
+    found: set[str] = set()
+    for server in servers:
+        for given, filled in (
+            (server.env, resolve_env(server.env, environ, where)),
+            (server.headers, resolve_headers(server.headers, environ, where)),
+        ):
+            found |= {value for name, value in filled.items() if value != given[name]}
+    return frozenset(found)
+
+
+def _server(server: McpServer, environ: Mapping[str, str], where: str) -> dict[str, Json]:
+    if server.transport == "stdio":
+        assert server.command is not None  # the task's model sees to that
+        words = [server.command, *server.args]
+        if server.cwd is not None:
+            words = ["sh", "-c", _IN_DIRECTORY, server.cwd, *words]
+        env = resolve_env(server.env, environ, where)
+        return {"name": server.name, "command": words[0], "args": [*words[1:]], "env": _pairs(env)}
+    kind = "http" if server.transport == "streamable-http" else "sse"
+    headers = resolve_headers(server.headers, environ, where)
+    return {"type": kind, "name": server.name, "url": server.url, "headers": _pairs(headers)}
+
+
+def _pairs(values: Mapping[str, str]) -> list[Json]:
+    return [{"name": name, "value": value} for name, value in values.items()]
+
 
 #: Seconds before each new attempt when the connection is lost in the handshake.
 RETRY_DELAYS = (2.0, 4.0, 8.0)
@@ -102,7 +176,7 @@ class AcpAgent:
         raise AssertionError("unreachable")
 
     async def _attempt(self, context: AgentContext, log: AgentLog) -> AgentSession:
-        from pytest_benchflow.acp import open_session
+        from pytest_benchflow.agents.acp.handshake import open_session
 
         env = {"HOME": context.home, **context.access.env, **path_variables(context, context.access.files)}
         companion, extra = await self._companion(context, env, log)
@@ -142,7 +216,7 @@ class AcpAgent:
         return {"model": context.access.model, "effort": context.request.effort}
 
     def _plan(self, context: AgentContext) -> SessionPlan:
-        from pytest_benchflow.acp import SessionPlan
+        from pytest_benchflow.agents.acp.types import SessionPlan
 
         manifest, effort = self.manifest, self.manifest.effort
         asks = effort is not None and effort.by == "config-option"

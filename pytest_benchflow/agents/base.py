@@ -8,7 +8,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from pytest_benchflow.events import Emit
+from pytest_benchflow.core.types import Emit
+from pytest_benchflow.providers import HomeFile
 
 if TYPE_CHECKING:
     from pytest_benchflow.sandboxes import Mount, Sandbox
@@ -33,17 +34,6 @@ class AgentRequest:
     effort: str | None = None
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Variables given on purpose, which come before all others."""
-
-
-@dataclass(frozen=True, slots=True)
-class HomeFile:
-    """A file the agent finds in its home directory; only its user may read it."""
-
-    path: str
-    """Relative to the home directory."""
-    content: bytes = field(repr=False)
-    variable: str | None = None
-    """Variable that is to hold its absolute path."""
 
 
 @dataclass(frozen=True, slots=True)

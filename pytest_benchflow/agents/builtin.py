@@ -1,35 +1,129 @@
-"""The manifests that come with the package, each read when its agent is first named."""
+"""The built-in agents: `oracle` runs the task's own solution, `nop` does nothing."""
 
 from __future__ import annotations
 
+import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_benchflow.agents.base import Access, AgentContext, AgentOutcome, AgentRequest, PromptResult
+from pytest_benchflow.configfile import resolve_env
+from pytest_benchflow.sandboxes import upload_selected
+
 if TYPE_CHECKING:
-    from pytest_benchflow.agents.manifest import AgentManifest
-
-#: Names and aliases, known without reading thirteen files; a test holds them to what the files say.
-BUILT_IN: dict[str, tuple[str, ...]] = {
-    "claude-agent-acp": ("claude",),
-    "codex-acp": ("codex",),
-    "copilot": (),
-    "gemini": (),
-    "grok": (),
-    "hermes": (),
-    "kimi-code": (),
-    "openclaw": (),
-    "opencode": (),
-    "openhands": ("oh",),
-    "pi-acp": ("pi",),
-    "qwen": (),
-    "vibe": (),
-}
-OWNERS = {word: name for name, aliases in BUILT_IN.items() for word in (name, *aliases)}
-"""The built-in agent that a name or alias means."""
+    from pytest_benchflow.sandboxes import Mount
+    from pytest_benchflow.tasks import Task
 
 
-def built_in_manifest(name: str) -> AgentManifest:
-    """Return the manifest of a built-in agent."""
-    from pytest_benchflow.agents.manifest_file import read_manifest
+class NopSession:
+    """A session in which nothing happens."""
 
-    return read_manifest(Path(__file__).parent / "manifests" / f"{name}.toml")
+    async def prompt(self, text: str, *, timeout_sec: float | None) -> PromptResult:
+        """Answer at once."""
+        return PromptResult(AgentOutcome.COMPLETED)
+
+    async def close(self) -> None:
+        """Nothing to end."""
+
+
+class NopAgent:
+    """Leave the workspace as it is."""
+
+    name = "nop"
+    takes_model = False
+    is_trusted = True
+
+    def why_not(self, task: Task) -> str | None:
+        """It can do nothing anywhere."""
+        return None
+
+    def access(self, task: Task, request: AgentRequest) -> Access:
+        """It needs nothing."""
+        return Access(env=request.env)
+
+    async def provide(self, log_dir: Path) -> tuple[Mount, ...]:
+        """Nothing to mount."""
+        return ()
+
+    async def install(self, context: AgentContext) -> None:
+        """Nothing to install."""
+
+    async def connect(self, context: AgentContext) -> NopSession:
+        """Open the empty session."""
+        return NopSession()
+
+
+LOG = "/logs/agent/oracle.txt"
+_TAIL_BYTES = 4000
+
+
+class OracleSession:
+    """Run `solve.sh` for each prompt, with its output in the agent's log directory."""
+
+    def __init__(self, context: AgentContext) -> None:
+        self._context = context
+
+    async def prompt(self, text: str, *, timeout_sec: float | None) -> PromptResult:
+        """Run the solution; a non-zero exit is recorded and the workspace is verified all the same."""
+        script = f"{self._context.task.solution_target}/solve.sh"
+        command = f"{{ {shlex.quote(script)}; }} >{LOG} 2>&1 </dev/null; s=$?; tail -c {_TAIL_BYTES} {LOG}; exit $s"
+        try:
+            done = await self._context.sandbox.exec(
+                command, user=self._context.user, env=self._context.access.env, timeout_sec=timeout_sec
+            )
+        except TimeoutError:
+            self._context.emit({"type": "agent_timeout", "reason": "wall_clock_timeout", "timeout_sec": timeout_sec})
+            return PromptResult(AgentOutcome.TIMED_OUT, f"stopped after {timeout_sec:g} s")
+        self._context.emit(
+            {"type": "oracle", "command": script, "return_code": done.return_code, "stdout": done.stdout}
+        )
+        if done.return_code:
+            return PromptResult(AgentOutcome.NONZERO_EXIT, f"solve.sh exited with {done.return_code}")
+        return PromptResult(AgentOutcome.COMPLETED)
+
+    async def close(self) -> None:
+        """The script has ended; services it started stay for the verifier."""
+
+
+class OracleAgent:
+    """Upload the solution, which no other agent ever gets, and run it."""
+
+    name = "oracle"
+    takes_model = False
+    is_trusted = True
+
+    def why_not(self, task: Task) -> str | None:
+        """A task without a solution has no oracle."""
+        missing = [stage.name or task.short_name for stage in task.stages if stage.solution_dir is None]
+        return f"no oracle solution for {', '.join(missing)}" if missing else None
+
+    def access(self, task: Task, request: AgentRequest) -> Access:
+        """Return the solution's variables, filled in from the runner's environment; they win over those given."""
+        resolved = resolve_env(task.config.solution.env, os.environ, f"{task.file}: [solution.env]")
+        return Access(env={"DEBIAN_FRONTEND": "noninteractive", **request.env, **resolved})
+
+    async def provide(self, log_dir: Path) -> tuple[Mount, ...]:
+        """Nothing to mount."""
+        return ()
+
+    async def install(self, context: AgentContext) -> None:
+        """Nothing to install: the solution is plain shell."""
+
+    async def connect(self, context: AgentContext) -> OracleSession:
+        """Put the stage's solution in place."""
+        target = context.task.solution_target
+        source = context.stage.solution_dir
+        assert source is not None  # why_not() refused the rollout otherwise
+        await upload_selected(context.sandbox, source, target, context.stage.left_out.get(source, ()))
+        if not _all_executable(source):
+            made = await context.sandbox.exec(f"chmod -R +x {target}", user=0, timeout_sec=60)
+            if made.return_code:
+                raise FileNotFoundError(f"{target}: {made.stderr.strip()}")
+        return OracleSession(context)
+
+
+def _all_executable(directory: Path) -> bool:
+    """Say whether everyone may already run all files of a directory, as is usual for a lone `solve.sh`."""
+    files = (Path(root, name) for root, _, names in os.walk(directory) for name in names)
+    return all(path.is_symlink() or path.stat().st_mode & 0o555 == 0o555 for path in files)

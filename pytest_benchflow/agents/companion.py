@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 from pytest_benchflow.agents.manifest import Companion
 from pytest_benchflow.agents.template import Values
-from pytest_benchflow.errors import HandshakeError
+from pytest_benchflow.core.errors import HandshakeError
 
 if TYPE_CHECKING:
     from pytest_benchflow.agents.base import AgentContext
     from pytest_benchflow.sandboxes import Process
+
 
 _POLL_SEC = 0.2
 _ASK_SEC = 10.0

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from pytest_benchflow.agents.log import AgentLog, log_name
 from pytest_benchflow.agents.manifest import AgentManifest
-from pytest_benchflow.errors import InstallError
-from pytest_benchflow.text import one_line
+from pytest_benchflow.core.errors import InstallError
+from pytest_benchflow.core.text import one_line
 
 if TYPE_CHECKING:
     from pytest_benchflow.agents.base import AgentContext
-    from pytest_benchflow.agents.bundles import Bundle, BundleSpec, BundleStore
+    from pytest_benchflow.agents.bundles.bundle import Bundle, BundleSpec
+    from pytest_benchflow.agents.bundles.store import BundleStore
     from pytest_benchflow.sandboxes import Mount
 
 
@@ -28,7 +29,7 @@ class Installation:
     @property
     def spec(self) -> BundleSpec | None:
         """The bundle that holds the programs, if they come as packages."""
-        from pytest_benchflow.agents.bundles import BundleSpec
+        from pytest_benchflow.agents.bundles.bundle import BundleSpec
 
         manifest, install = self._manifest, self._manifest.install
         if not install.npm and not install.pip:
@@ -71,7 +72,7 @@ class Installation:
             return None
         if self._bundle is None:
             if self._store is None:
-                from pytest_benchflow.agents.bundles import BundleStore
+                from pytest_benchflow.agents.bundles.store import BundleStore
 
                 self._store = BundleStore()
             self._bundle = await self._store.provide(spec, log=self._log(log_dir))

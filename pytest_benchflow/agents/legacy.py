@@ -10,16 +10,14 @@ from typing import get_args
 
 from pytest_benchflow.agents.manifest import (
     AgentManifest,
-    Credential,
     Dialect,
     EffortChoice,
     Install,
-    Login,
     ModelChoice,
+    build,
 )
-from pytest_benchflow.agents.providers import Protocol
-from pytest_benchflow.agents.reading import build
-from pytest_benchflow.hints import did_you_mean
+from pytest_benchflow.core.text import did_you_mean
+from pytest_benchflow.providers import CredentialOption, Login, WireProtocol
 
 #: What a command needs a shell for.
 _SHELL = re.compile(r"[|&;<>()$`\n*?\[#~]|^\s*\w+=")
@@ -93,7 +91,7 @@ def manifest_of(config: AgentConfig, problems: list[str]) -> AgentManifest | Non
     """Return the manifest that says the same as a configuration."""
     before = len(problems)
     problems += _unknown("protocol", config.protocol, ("acp",))
-    problems += _unknown("api_protocol", config.api_protocol, ("", *get_args(Protocol)))
+    problems += _unknown("api_protocol", config.api_protocol, ("", *get_args(WireProtocol)))
     problems += _unknown(
         "acp_model_format", config.acp_model_format, ("bare", "provider/model", "registered-provider/model")
     )
@@ -101,7 +99,7 @@ def manifest_of(config: AgentConfig, problems: list[str]) -> AgentManifest | Non
         problems.append(f"contract_version is {config.contract_version!r}; this version reads 1.x")
     env = {native: _mapped(name, problems) for name, native in config.env_mapping.items()}
     credentials = tuple(
-        Credential(env=file.env_source, kind="file", path=_in_home(file.path)) for file in config.credential_files
+        CredentialOption(env=file.env_source, kind="file", path=_in_home(file.path)) for file in config.credential_files
     )
     if len(problems) > before:
         return None
@@ -114,7 +112,7 @@ def manifest_of(config: AgentConfig, problems: list[str]) -> AgentManifest | Non
         env=env,
         model=_model(config),
         effort=EffortChoice(option=config.acp_effort_config_id),
-        protocols={protocol: Dialect() for protocol in get_args(Protocol) if protocol == config.api_protocol},
+        protocols={protocol: Dialect() for protocol in get_args(WireProtocol) if protocol == config.api_protocol},
         credentials=credentials,
         login=_login(config.subscription_auth),
         requires_env=config.requires_env,

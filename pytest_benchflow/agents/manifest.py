@@ -1,14 +1,17 @@
-"""What there is to know about an agent, as plain data: nothing here does anything."""
+"""What there is to know about an agent, as plain data, and how such data are made from tables of TOML."""
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
+import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from pytest_benchflow.agents.providers import Protocol
 from pytest_benchflow.agents.template import FileFormat
+from pytest_benchflow.core.text import did_you_mean
+from pytest_benchflow.providers import CredentialOption, GenericVariables, Login, WireProtocol
 
 #: Names that templates of a manifest may use: what is known before anything starts, and what only a session knows.
 EARLY_NAMES = frozenset(
@@ -77,37 +80,6 @@ class Dialect:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Credential:
-    """A variable that gives access to the agent's own provider."""
-
-    env: str
-    aliases: tuple[str, ...] = ()
-    kind: Literal["key", "token", "file"] = "key"
-    """A key is `{api_key}` in templates; a token is passed on and no more; a file is the content of `path`."""
-    path: str | None = None
-    auth_method: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Login:
-    """A login on the host that serves where no variable does; valid only at the provider's own address."""
-
-    detect: str
-    """File in the host's home directory that tells of it."""
-    files: tuple[str, ...]
-    auth_method: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Generic:
-    """Variables that give access to whatever model the agent is to use."""
-
-    model: str | None = None
-    base_url: str | None = None
-    api_key: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FileTemplate:
     """A file in the agent's home directory."""
 
@@ -149,12 +121,12 @@ class AgentManifest:
     """Its own provider, used for models whose name tells no other."""
     key_env: str | None = None
     """Variable that takes the key, unless a credential of its own has another name."""
-    protocols: Mapping[Protocol, Dialect] = field(default_factory=dict)
+    protocols: Mapping[WireProtocol, Dialect] = field(default_factory=dict)
     """What it speaks with models; none means that it cannot be pointed anywhere."""
-    credentials: tuple[Credential, ...] = ()
+    credentials: tuple[CredentialOption, ...] = ()
     """Ways into its own provider, the best first."""
     login: Login | None = None
-    generic: Generic = Generic()
+    generic: GenericVariables = field(default_factory=GenericVariables)
     requires_env: tuple[str, ...] = ()
     """Variables that have to be set, and are passed on."""
     files: tuple[FileTemplate, ...] = ()
@@ -173,3 +145,89 @@ class AgentManifest:
     def launch_cmd(self) -> str:
         """The command as one would type it."""
         return shlex.join(self.launch)
+
+
+T = TypeVar("T")
+_BAD = object()
+_KINDS = {str: "a text", bool: "true or false", float: "a number"}
+
+
+def build(cls: type[T], table: Mapping[str, object], problems: list[str], where: str = "") -> T | None:
+    """Return an object of a dataclass, or None and add to `problems` what is wrong with the table."""
+    assert dataclasses.is_dataclass(cls)
+    fields = {each.name: each for each in dataclasses.fields(cls)}
+    hints = get_type_hints(cls)
+    before = len(problems)
+    for key in table:
+        if key not in fields:
+            problems.append(f"{_place(where, key)} is not known; {did_you_mean(key, fields)}")
+    for name, each in fields.items():
+        has_default = each.default is not dataclasses.MISSING or each.default_factory is not dataclasses.MISSING
+        if name not in table and not has_default:
+            problems.append(f"{_place(where, name)} is missing")
+    given = {name: _value(hints[name], value, problems, where, name) for name, value in table.items() if name in fields}
+    return cls(**given) if len(problems) == before else None
+
+
+def _value(kind: Any, value: object, problems: list[str], where: str, key: str) -> object:
+    found = _convert(kind, value, problems, f"{where}.{key}" if where else key)
+    if found is _BAD:
+        problems.append(f"{_place(where, key)} is {_shown(value)}; give {_wanted(kind)}")
+    return found
+
+
+def _convert(kind: Any, value: object, problems: list[str], path: str) -> object:
+    """Return the value as its type wants it, `_BAD` if it is of another; problems inside are added, not returned."""
+    origin, args = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        tried = (_convert(arg, value, problems, path) for arg in args if arg is not types.NoneType)
+        return next((found for found in tried if found is not _BAD), _BAD)
+    if origin is Literal:
+        return value if value in args else _BAD
+    if origin is tuple:
+        return _items(args[0], value, problems, path)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return _table(args[0], args[1], value, problems, path)
+    if dataclasses.is_dataclass(kind):
+        return build(kind, value, problems, path) if isinstance(value, dict) else _BAD  # type: ignore[arg-type]
+    if kind is float:
+        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else _BAD
+    return value if kind is object or type(value) is kind else _BAD
+
+
+def _items(kind: Any, value: object, problems: list[str], path: str) -> object:
+    if not isinstance(value, list):
+        return _BAD
+    items = [_convert(kind, item, problems, path) for item in value]
+    return _BAD if _BAD in items else tuple(items)
+
+
+def _table(keys: Any, kind: Any, value: object, problems: list[str], path: str) -> object:
+    if not isinstance(value, dict):
+        return _BAD
+    known = get_args(keys)
+    for key in value:
+        if known and key not in known:
+            problems.append(f"{_place(path, key)} is not known; {did_you_mean(key, known)}")
+    return {key: _value(kind, item, problems, path, key) for key, item in value.items()}
+
+
+def _place(where: str, key: str) -> str:
+    return f"[{where}] {key}" if where else key
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, dict | list):
+        return "a table" if isinstance(value, dict) else "a list"
+    return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+def _wanted(kind: Any) -> str:
+    origin, args = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        return " or ".join(_wanted(arg) for arg in args if arg is not types.NoneType)
+    if origin is Literal:
+        return f"one of {', '.join(map(str, args))}"
+    if origin is tuple:
+        return "a list of tables" if dataclasses.is_dataclass(args[0]) else "a list of texts"
+    return _KINDS.get(kind, "a table")

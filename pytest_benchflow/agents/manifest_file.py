@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from pytest_benchflow.agents.legacy import from_config, is_config
-from pytest_benchflow.agents.manifest import EARLY_NAMES, LATE_NAMES, AgentManifest
-from pytest_benchflow.agents.providers import PROVIDERS
-from pytest_benchflow.agents.reading import build
+from pytest_benchflow.agents.manifest import EARLY_NAMES, LATE_NAMES, AgentManifest, build
 from pytest_benchflow.agents.template import names_in
-from pytest_benchflow.errors import UsageError
-from pytest_benchflow.hints import did_you_mean
+from pytest_benchflow.core.errors import UsageError
+from pytest_benchflow.core.text import did_you_mean
+from pytest_benchflow.providers import PROVIDERS
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 

@@ -1,4 +1,4 @@
-"""The agents this run knows: built in, registered, from a directory of manifests, from installed packages and hooks."""
+"""The agents a run knows: built in, raw commands, registered, from a directory of manifests, packages and hooks."""
 
 from __future__ import annotations
 
@@ -8,14 +8,54 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_benchflow.agents.base import Agent
-from pytest_benchflow.agents.builtin import BUILT_IN, OWNERS, built_in_manifest
-from pytest_benchflow.agents.nop import NopAgent
-from pytest_benchflow.agents.oracle import OracleAgent
-from pytest_benchflow.errors import UsageError
-from pytest_benchflow.hints import closest
+from pytest_benchflow.agents.builtin import NopAgent, OracleAgent
+from pytest_benchflow.core.errors import UsageError
+from pytest_benchflow.core.text import closest
 
 if TYPE_CHECKING:
     from pytest_benchflow.agents.manifest import AgentManifest
+
+
+#: Names and aliases, known without reading thirteen files; a test holds them to what the files say.
+BUILT_IN: dict[str, tuple[str, ...]] = {
+    "claude-agent-acp": ("claude",),
+    "codex-acp": ("codex",),
+    "copilot": (),
+    "gemini": (),
+    "grok": (),
+    "hermes": (),
+    "kimi-code": (),
+    "openclaw": (),
+    "opencode": (),
+    "openhands": ("oh",),
+    "pi-acp": ("pi",),
+    "qwen": (),
+    "vibe": (),
+}
+OWNERS = {word: name for name, aliases in BUILT_IN.items() for word in (name, *aliases)}
+"""The built-in agent that a name or alias means."""
+
+
+def built_in_manifest(name: str) -> AgentManifest:
+    """Return the manifest of a built-in agent."""
+    from pytest_benchflow.agents.manifest_file import read_manifest
+
+    return read_manifest(Path(__file__).parent / "manifests" / f"{name}.toml")
+
+
+REGISTERED: dict[str, AgentManifest] = {}
+"""Agents that Python code made known to the whole process."""
+
+
+def list_agents() -> list[AgentManifest]:
+    """Return every agent that speaks ACP: built in, from BF_AGENTS_DIR, registered; by name."""
+    return AgentRegistry().manifests()
+
+
+def get_agent(name: str) -> AgentManifest:
+    """Return the manifest that a name or an alias means; an unknown one is answered with the nearest known."""
+    return AgentRegistry().manifest(name)
+
 
 ENTRY_POINT_GROUP = "pytest_benchflow.agents"
 FREE_AGENTS = frozenset({"oracle", "nop"})
@@ -90,7 +130,7 @@ class AgentRegistry:
         if registered is not None:
             return registered
         if name.startswith(_COMMAND):
-            from pytest_benchflow.agents.raw import raw_manifest
+            from pytest_benchflow.agents.custom import raw_manifest
 
             return raw_manifest(name.removeprefix(_COMMAND))
         if name.endswith(".toml"):
@@ -116,13 +156,11 @@ class AgentRegistry:
 
     def _manifests(self) -> dict[str, AgentManifest]:
         """Return what the directory holds and what was registered for the whole process."""
-        from pytest_benchflow.agents.registration import REGISTERED
-
         if self._read is None:
             if self._directory is None:
                 self._read = {}
             else:
-                from pytest_benchflow.agents.directory import read_directory
+                from pytest_benchflow.agents.custom import read_directory
 
                 self._read = read_directory(self._directory)
         return {**self._read, **REGISTERED}

@@ -10,13 +10,15 @@ from pytest_benchflow.agents.access import resolve_access
 from pytest_benchflow.agents.base import AgentRequest
 from pytest_benchflow.agents.installation import Installation
 from pytest_benchflow.agents.manifest import AgentManifest
-from pytest_benchflow.agents.providers import PROVIDERS, Provider, base_url
-from pytest_benchflow.agents.sources import Sources
-from pytest_benchflow.errors import BenchflowError, CredentialsError, InstallError
+from pytest_benchflow.core.errors import BenchflowError, CredentialsError, InstallError
+from pytest_benchflow.providers import PROVIDERS, Provider, Sources, base_url
 
 if TYPE_CHECKING:
-    from pytest_benchflow.agents.bundles import BundleSpec
+    from pytest_benchflow.agents.base import Agent
+    from pytest_benchflow.agents.bundles.bundle import BundleSpec
     from pytest_benchflow.agents.registry import AgentRegistry
+    from pytest_benchflow.tasks import Task
+
 
 READY = "ready"
 
@@ -73,7 +75,7 @@ def describe(manifest: AgentManifest) -> Iterator[tuple[str, str]]:
 
 def installed_specs() -> list[BundleSpec]:
     """Return what is installed on this machine."""
-    from pytest_benchflow.agents.bundles import BundleStore
+    from pytest_benchflow.agents.bundles.store import BundleStore
 
     try:
         return [bundle.spec for bundle in BundleStore().installed()]
@@ -170,3 +172,12 @@ def _is_usable(provider: Provider, manifest: AgentManifest, sources: Sources) ->
     except CredentialsError:
         return False
     return True
+
+
+def missing_access(agent: Agent, task: Task, request: AgentRequest) -> BenchflowError | None:
+    """Return what an agent lacks to do as it is asked, None if nothing; nothing is started or written for it."""
+    try:
+        agent.access(task, request)
+    except BenchflowError as error:
+        return error
+    return None

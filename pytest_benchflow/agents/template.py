@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
-from pytest_benchflow.errors import UsageError
+from pytest_benchflow.core.errors import UsageError
 
 Values = Mapping[str, str | None]
 FileFormat = Literal["json", "toml", "yaml", "text"]

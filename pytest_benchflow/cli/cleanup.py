@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from pytest_benchflow.errors import BenchflowError
+from pytest_benchflow.core.errors import BenchflowError
 from pytest_benchflow.sandboxes import (
     Leftovers,
     Trace,

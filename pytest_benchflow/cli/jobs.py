@@ -8,12 +8,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_benchflow.errors import BenchflowError
-from pytest_benchflow.text import one_line
+from pytest_benchflow.core.errors import BenchflowError
+from pytest_benchflow.core.text import one_line
 
 if TYPE_CHECKING:
-    from pytest_benchflow.events import Json
+    from pytest_benchflow.core.types import Json
     from pytest_benchflow.rollout import RolloutResult
+
 
 _SHOWN = ("total", "passed", "failed", "errored", "verifier_errored", "skipped", "pass_rate", "mean_reward")
 _ALSO = ("avg_tool_calls", "avg_duration_sec", "total_tokens", "total_cost_usd")

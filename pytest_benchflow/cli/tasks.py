@@ -9,7 +9,8 @@ from pathlib import Path
 
 def check(paths: Sequence[Path], *, strict: bool) -> int:
     """Report every problem of the tasks below these paths; 1 if any is broken, 2 if a path holds none."""
-    from pytest_benchflow.tasks import TaskError, find_tasks, load_task
+    from pytest_benchflow.configfile import TaskError
+    from pytest_benchflow.tasks import find_tasks, load_task
 
     found = {path: [*find_tasks(path.parent if _is_task_file(path) else path)] for path in paths}
     good = broken = 0

@@ -1,4 +1,4 @@
-"""Evaluations: one agent on every task of a folder, with concurrency, retry and resume."""
+"""Evaluations: one agent on every task of a folder, from plain Python or a job file, and what came of it."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ import asyncio
 import inspect
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TypeAlias
 
 from pytest_benchflow.agents import AgentRegistry
-from pytest_benchflow.cache import cache_directory
-from pytest_benchflow.errors import BadValue, BenchflowError
-from pytest_benchflow.jobs.directory import MARKER, claim_job_directory
-from pytest_benchflow.jobs.evaluation_config import EvaluationConfig
-from pytest_benchflow.jobs.evaluation_result import EvaluationResult
-from pytest_benchflow.jobs.stored import last_word, read_results
+from pytest_benchflow.core.errors import BadValue, BenchflowError
+from pytest_benchflow.core.files import cache_directory
+from pytest_benchflow.jobs.job import MARKER, claim_job_directory
+from pytest_benchflow.jobs.metrics import BenchmarkMetrics, mean
+from pytest_benchflow.jobs.results import bucket, last_word, read_results
+from pytest_benchflow.jobs.retry import RetryConfig
 from pytest_benchflow.rollout import (
     ErrorInfo,
     Resources,
@@ -26,11 +27,213 @@ from pytest_benchflow.rollout import (
     RolloutConfig,
     RolloutFile,
     RolloutResult,
+    Scene,
     load_rollout_file,
+    make_config,
     utc_now,
+    write_json,
 )
 from pytest_benchflow.sandboxes import SandboxRegistry
 from pytest_benchflow.tasks import fetch_source, find_tasks, load_task
+
+DEFAULT_AGENT = "claude-agent-acp"
+DEFAULT_CONCURRENCY = 4
+
+#: Settings that every rollout gets under the same name, where they are given.
+_OF_ROLLOUTS = (
+    "agent",
+    "model",
+    "reasoning_effort",
+    "prompts",
+    "scenes",
+    "sandbox",
+    "sandbox_setup_timeout",
+    "threshold",
+    "timeout",
+    "agent_idle_timeout",
+    "agent_env",
+    "skills_dir",
+    "skill_mode",
+    "loop_strategy",
+    "context_root",
+    "base_image_override",
+)
+
+
+@dataclass(frozen=True)
+class EvaluationConfig:
+    """How an evaluation runs; None leaves a setting as it is for a single rollout."""
+
+    agent: str = DEFAULT_AGENT
+    model: str | None = None
+    concurrency: int = DEFAULT_CONCURRENCY
+    prompts: Sequence[str | None] | str | None = None
+    agent_env: Mapping[str, str] | None = None
+    retry: RetryConfig = field(default_factory=RetryConfig)
+    reasoning_effort: str | None = None
+    scenes: Sequence[Scene] | None = None
+    trials: int = 1
+    sandbox: str | None = None
+    sandbox_user: str | None = "agent"
+    sandbox_setup_timeout: float | None = None
+    threshold: float | None = None
+    timeout: float | None = None
+    agent_idle_timeout: float | None = None
+    skills_dir: str | Path | None = None
+    skill_mode: str | None = None
+    loop_strategy: str | None = None
+    context_root: str | Path | None = None
+    base_image_override: str | None = None
+    include_tasks: Collection[str] = ()
+    """Names of tasks to run, with * and ?; none at all means every one."""
+    exclude_tasks: Collection[str] = ()
+    file: RolloutFile | None = None
+    """The job file that says everything about the rollouts, instead of the settings above."""
+    environment: InitVar[str | None] = None
+    """What `sandbox` was called in older releases."""
+
+    def __post_init__(self, environment: str | None) -> None:
+        if environment is not None:
+            object.__setattr__(self, "sandbox", environment)
+        if self.trials < 1:
+            raise BadValue(f"trials is {self.trials}", advice="give a number from 1 up")
+
+    @classmethod
+    def of_file(cls, file: RolloutFile) -> EvaluationConfig:
+        """Return what a job file says."""
+        if len(file.agents) > 1:
+            names = ", ".join(agent.name for agent in file.agents)
+            advice = "keep one of them, or run the file with pytest --bf-config"
+            raise BadValue(f"{file.path} names the agents {names}", advice=advice)
+        first = file.config(Path()).effective_scenes[0].roles[0]
+        return cls(
+            agent=first.agent,
+            model=first.model,
+            concurrency=file.concurrency or DEFAULT_CONCURRENCY,
+            retry=RetryConfig.from_mapping(file.retry),
+            trials=file.trials or 1,
+            include_tasks=file.include,
+            exclude_tasks=file.exclude,
+            file=file,
+        )
+
+    def wants(self, name: str, short: str) -> bool:
+        """Tell whether a task is to run, by its path below the folder or the name of its directory."""
+
+        def listed(patterns: Collection[str]) -> bool:
+            return any(fnmatchcase(name, pattern) or fnmatchcase(short, pattern) for pattern in patterns)
+
+        return (not self.include_tasks or listed(self.include_tasks)) and not listed(self.exclude_tasks)
+
+    def rollout(self, task: Path, *, trial: int, job: Path, key: str) -> RolloutConfig:
+        """Return the configuration of the rollout on one task, with its results below the directory `job`."""
+        if self.file is not None:
+            given = self.file.config(task)
+        else:
+            fields = {name: getattr(self, name) for name in _OF_ROLLOUTS}
+            given = make_config({**fields, "task_path": task, "sandbox_user": self.sandbox_user})
+        return replace(given, trial=trial, jobs_dir=job.parent, job_name=job.name, key=key)
+
+
+SUMMARY = "summary.json"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFailure:
+    """One rollout that did not pass."""
+
+    task_name: str
+    rewards: Mapping[str, float] | None = None
+    error: str | None = None
+    verifier_error: str | None = None
+    rollout_name: str | None = None
+
+
+@dataclass(frozen=True)
+class EvaluationResult:
+    """The results by task name, and what they add up to."""
+
+    job_name: str
+    config: EvaluationConfig
+    results: Mapping[str, RolloutResult]
+    elapsed_sec: float
+    job_dir: Path
+
+    @property
+    def total(self) -> int:
+        """How many rollouts there are; the buckets add up to it."""
+        return len(self.results)
+
+    @property
+    def passed(self) -> int:
+        """Rewards that reach the threshold."""
+        return self._count("passed")
+
+    @property
+    def failed(self) -> int:
+        """Rewards that do not."""
+        return self._count("failed")
+
+    @property
+    def errored(self) -> int:
+        """No reward, for a reason outside the verifier."""
+        return self._count("errored")
+
+    @property
+    def verifier_errored(self) -> int:
+        """No reward, because the verifier gave none."""
+        return self._count("verifier_errored")
+
+    @property
+    def skipped(self) -> int:
+        """Rollouts that make no sense here."""
+        return self._count("skipped")
+
+    @property
+    def score(self) -> float:
+        """Passed of all."""
+        return self.passed / self.total if self.total else 0.0
+
+    @property
+    def score_excl_errors(self) -> float:
+        """Passed of those that were scored."""
+        scored = self.passed + self.failed
+        return self.passed / scored if scored else 0.0
+
+    @property
+    def mean_reward(self) -> float | None:
+        """The mean over what was scored."""
+        return mean([result.reward for result in self.results.values() if result.reward is not None])
+
+    @property
+    def task_failures(self) -> list[TaskFailure]:
+        """Every rollout that ran and did not pass."""
+        return [
+            TaskFailure(
+                name,
+                result.rewards,
+                None if result.error is None or result.verifier_error else result.error.message,
+                result.verifier_error,
+                result.rollout_name,
+            )
+            for name, result in self.results.items()
+            if bucket(result) not in ("passed", "skipped")
+        ]
+
+    @property
+    def metrics(self) -> BenchmarkMetrics:
+        """Everything that can be counted."""
+        agent, model = self.config.agent, self.config.model or ""
+        return BenchmarkMetrics(tuple(self.results.values()), self.job_name, agent, model)
+
+    def write(self) -> None:
+        """Write `summary.json` into the job's directory."""
+        head = {"job_name": self.job_name, "elapsed_sec": round(self.elapsed_sec, 1)}
+        write_json(self.job_dir / SUMMARY, {**head, **self.metrics.summary()})
+
+    def _count(self, name: str) -> int:
+        return sum(bucket(result) == name for result in self.results.values())
+
 
 OnResult: TypeAlias = "Callable[[str, RolloutResult], Awaitable[None] | None]"
 _LOCK = ".evaluation.lock"

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from pytest_benchflow.errors import BadValue, Category
-from pytest_benchflow.hints import did_you_mean
+from pytest_benchflow.core.errors import BadValue, Category
+from pytest_benchflow.core.text import did_you_mean
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout import ErrorInfo, RolloutResult
+
 
 #: Switches of older releases, with the failures that each of them is about.
 _SWITCHES = {

@@ -1,6 +1,5 @@
 """Reports: what a run leaves for people and machines to read."""
 
-from pytest_benchflow.reporting.report import Entry, Group, Report, group, write_report
-from pytest_benchflow.reporting.summary import summary_lines
+from pytest_benchflow.core.lazy import lazy_exports
 
-__all__ = ["Entry", "Group", "Report", "group", "summary_lines", "write_report"]
+__getattr__, __dir__ = lazy_exports(__name__, __file__)

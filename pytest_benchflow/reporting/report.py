@@ -11,7 +11,7 @@ from typing import Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from pytest_benchflow.errors import Category
+from pytest_benchflow.core.errors import Category
 from pytest_benchflow.jobs import wilson_interval
 from pytest_benchflow.rollout import RolloutResult
 

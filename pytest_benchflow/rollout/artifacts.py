@@ -11,13 +11,14 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pytest_benchflow.errors import BenchflowError, SandboxError
-from pytest_benchflow.rollout.store import write_json
+from pytest_benchflow.core.errors import BenchflowError, SandboxError
+from pytest_benchflow.rollout.trajectory import write_json
 from pytest_benchflow.sandboxes import MAIN, emptied, service_of
 
 if TYPE_CHECKING:
     from pytest_benchflow.sandboxes import Sandbox, Service
     from pytest_benchflow.tasks import Artifact
+
 
 Kind = Literal["directory", "file"]
 Status = Literal["ok", "empty", "failed", "skipped"]

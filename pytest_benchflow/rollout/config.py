@@ -10,13 +10,14 @@ from dataclasses import InitVar, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeGuard
 
-from pytest_benchflow.errors import BadValue
+from pytest_benchflow.core.errors import BadValue
 from pytest_benchflow.rollout.scenes import Scene
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout.users import BaseUser
     from pytest_benchflow.sandboxes import Sandbox
     from pytest_benchflow.services import ServiceConfig
+
 
 KeepSandbox = Literal["never", "failed", "always"]
 SkillMode = Literal["no-skill", "with-skill"]

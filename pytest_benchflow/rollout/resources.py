@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_benchflow.agents import AgentRegistry
-from pytest_benchflow.rollout.context import make_context
+from pytest_benchflow.rollout.build_overrides import make_context
 from pytest_benchflow.sandboxes import CONTEXT_PREFIX, SandboxRegistry
 from pytest_benchflow.services import ServiceRegistry
 

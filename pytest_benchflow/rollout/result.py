@@ -8,10 +8,10 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from pytest_benchflow.agents import AgentOutcome
-from pytest_benchflow.errors import BenchflowError, Category
-from pytest_benchflow.events import Event
-from pytest_benchflow.rollout.store import read_trajectory
-from pytest_benchflow.text import printable
+from pytest_benchflow.core.errors import BenchflowError, Category
+from pytest_benchflow.core.text import printable
+from pytest_benchflow.core.types import Event
+from pytest_benchflow.rollout.trajectory import read_trajectory
 
 
 class _Record(BaseModel):

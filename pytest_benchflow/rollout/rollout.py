@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+import time
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pytest_benchflow.agents import Agent, Session
-from pytest_benchflow.errors import BenchflowError, CannotRunHere, Category, UsageError
-from pytest_benchflow.rollout.cast import Cast
-from pytest_benchflow.rollout.commands import run_setup_commands
-from pytest_benchflow.rollout.conversation import Conversation, SoftVerification, softly_verified
-from pytest_benchflow.rollout.dialogue import Dialogue, Executed, may_go_on
-from pytest_benchflow.rollout.ending import (
+from pytest_benchflow.agents import Agent, AgentRegistry, Session
+from pytest_benchflow.core.errors import BenchflowError, CannotRunHere, Category, UsageError
+from pytest_benchflow.rollout.checks import refuse_document_user, refuse_unsupported, unheeded_notes
+from pytest_benchflow.rollout.config import RolloutConfig
+from pytest_benchflow.rollout.limits import combine, hard_deadline, reaches
+from pytest_benchflow.rollout.outbox import Letters
+from pytest_benchflow.rollout.recorder import (
     STOP_TIMEOUT_SEC,
+    Record,
     describe,
     end_sandbox,
     mask_secrets,
@@ -24,27 +27,37 @@ from pytest_benchflow.rollout.ending import (
     write_result,
     write_sandbox_facts,
 )
-from pytest_benchflow.rollout.environment import agent_spec, override_notes
-from pytest_benchflow.rollout.healthcheck import wait_until_healthy
-from pytest_benchflow.rollout.letters import Letters
-from pytest_benchflow.rollout.limits import hard_deadline
-from pytest_benchflow.rollout.native import document_prompts, document_scenes
-from pytest_benchflow.rollout.preparation import check_services, put_uploads, run_hooks
-from pytest_benchflow.rollout.record import Record
 from pytest_benchflow.rollout.resources import Resources
 from pytest_benchflow.rollout.result import RolloutResult, StepResult
-from pytest_benchflow.rollout.scenes import PlannedTurn, Role, Scene, plan_turns, session_key
-from pytest_benchflow.rollout.secrets import secrets_handed_out
+from pytest_benchflow.rollout.roles import Cast
+from pytest_benchflow.rollout.scenes import (
+    PlannedTurn,
+    Role,
+    Scene,
+    document_prompts,
+    document_scenes,
+    plan_turns,
+    session_key,
+)
+from pytest_benchflow.rollout.sessions import Dialogue, Executed, may_go_on
+from pytest_benchflow.rollout.setup import (
+    agent_spec,
+    check_services,
+    override_notes,
+    put_uploads,
+    run_hooks,
+    run_setup_commands,
+    secrets_handed_out,
+    wait_until_healthy,
+)
 from pytest_benchflow.rollout.stage import StageRun, demand_variables
-from pytest_benchflow.rollout.steps import combine, reaches
-from pytest_benchflow.rollout.store import write_json
-from pytest_benchflow.rollout.support import refuse_document_user, refuse_unsupported
-from pytest_benchflow.rollout.unheeded import unheeded_notes
+from pytest_benchflow.rollout.trajectory import write_json
+from pytest_benchflow.rollout.user_loop import Conversation, SoftVerification, softly_verified
+from pytest_benchflow.sandboxes import SandboxRegistry
 from pytest_benchflow.services import start_services
 from pytest_benchflow.tasks import load_task
 
 if TYPE_CHECKING:
-    from pytest_benchflow.rollout.config import RolloutConfig
     from pytest_benchflow.sandboxes import Sandbox
     from pytest_benchflow.tasks import Stage, Task
 
@@ -384,3 +397,28 @@ def _scenes_of(config: RolloutConfig, task: Task) -> tuple[Scene, ...]:
         if own:
             return own
     return config.effective_scenes
+
+
+def make_config(given: Mapping[str, Any]) -> RolloutConfig:
+    """Return the configuration of these fields; None leaves one as it is by default, but as a user it is root."""
+    said = {key: value for key, value in given.items() if value is not None or key == "sandbox_user"}
+    if "skills_dir" in said:
+        said.setdefault("skill_mode", "with-skill")
+    return RolloutConfig(**said)
+
+
+async def run_rollout(
+    config: RolloutConfig, *, agents: AgentRegistry | None = None, sandboxes: SandboxRegistry | None = None
+) -> RolloutResult:
+    """Run a rollout to its end; without a job's name it gets a job of its own, called by the time."""
+    if agents is None:
+        agents = AgentRegistry()
+        agents.load_entry_points()
+    if config.job_name is None:
+        config = replace(config, job_name=time.strftime("%Y-%m-%d__%H-%M-%S"))
+    resources = Resources(agents, sandboxes or SandboxRegistry())
+    try:
+        rollout = await Rollout.create(config, resources)
+        return await rollout.run()
+    finally:
+        await resources.aclose()

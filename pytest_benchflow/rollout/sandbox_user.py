@@ -6,10 +6,11 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pytest_benchflow.errors import SandboxError
+from pytest_benchflow.core.errors import SandboxError
 
 if TYPE_CHECKING:
     from pytest_benchflow.sandboxes import Sandbox
+
 
 READER = "agent-reader"
 _KILL_TIMEOUT_SEC = 60.0

@@ -9,22 +9,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_benchflow.agents import AgentOutcome
-from pytest_benchflow.errors import BenchflowError, SandboxError, VerifierError
+from pytest_benchflow.configfile import resolve_env
+from pytest_benchflow.core.errors import BenchflowError, SandboxError, VerifierError
 from pytest_benchflow.rollout.artifacts import Kept, keep_artifacts, place_artifacts
-from pytest_benchflow.rollout.commands import must, run_setup_commands
-from pytest_benchflow.rollout.environment import verifier_spec
-from pytest_benchflow.rollout.healthcheck import wait_until_healthy
 from pytest_benchflow.rollout.limits import UNLIMITED_AGENT_SEC, agent_limit, verifier_limit
-from pytest_benchflow.rollout.store import write_text
+from pytest_benchflow.rollout.setup import must, run_setup_commands, verifier_spec, wait_until_healthy
+from pytest_benchflow.rollout.trajectory import write_text
 from pytest_benchflow.sandboxes import MAIN, emptied, service_of, stop_main
-from pytest_benchflow.tasks import resolve_env
 from pytest_benchflow.verify import Verification, Verifier, output_tail
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout.config import RolloutConfig
-    from pytest_benchflow.rollout.record import Record
+    from pytest_benchflow.rollout.recorder import Record
     from pytest_benchflow.sandboxes import Backend, Sandbox
     from pytest_benchflow.tasks import CollectHook, Stage, Task
+
 
 _STEP_TIMEOUT_SEC = 180.0
 

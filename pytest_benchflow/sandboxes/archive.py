@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from pytest_benchflow.errors import BuildError, SandboxError
+from pytest_benchflow.core.errors import BuildError, SandboxError
 
 _CHUNK = 1 << 18
 #: Long names and extended headers are read into memory before anything can check them.

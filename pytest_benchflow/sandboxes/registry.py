@@ -6,10 +6,9 @@ import sys
 from collections.abc import Callable
 from importlib.metadata import entry_points
 
-from pytest_benchflow.errors import UsageError
-from pytest_benchflow.hints import did_you_mean
-
-from .base import Backend
+from pytest_benchflow.core.errors import UsageError
+from pytest_benchflow.core.text import did_you_mean
+from pytest_benchflow.sandboxes.base import Backend
 
 Factory = Callable[[], Backend]
 
@@ -20,13 +19,13 @@ ENTRY_POINTS = "pytest_benchflow.sandboxes"
 def _local() -> Backend:
     if sys.platform != "linux":
         raise UsageError("the sandbox 'local' needs Linux", advice="use --bf-sandbox docker")
-    from .local import LocalBackend
+    from pytest_benchflow.sandboxes.local.backend import LocalBackend
 
     return LocalBackend()
 
 
 def _best() -> tuple[str, str]:
-    from .docker import daemon_answers
+    from pytest_benchflow.sandboxes.docker.client import daemon_answers
 
     if daemon_answers():
         return "docker", "its daemon answers"
@@ -34,7 +33,7 @@ def _best() -> tuple[str, str]:
 
 
 def _docker(network: str | None) -> Backend:
-    from .docker import DockerBackend
+    from pytest_benchflow.sandboxes.docker.backend import DockerBackend
 
     return DockerBackend(network=network)
 

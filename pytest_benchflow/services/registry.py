@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pytest_benchflow.errors import BadValue
-from pytest_benchflow.hints import did_you_mean
+from pytest_benchflow.core.errors import BadValue
+from pytest_benchflow.core.text import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_benchflow.errors import Category, SandboxError
-from pytest_benchflow.services.registry import ServiceConfig
+from pytest_benchflow.core.errors import Category, SandboxError
+from pytest_benchflow.services.registry import SERVICES, ServiceConfig
 
 if TYPE_CHECKING:
     from pytest_benchflow.sandboxes import Sandbox
+
 
 LOGS = "/logs/services"
 _START_SEC = 30.0
@@ -79,3 +81,25 @@ def _log(service: ServiceConfig) -> str:
 
 def _failed(service: ServiceConfig, what: str) -> SandboxError:
     return SandboxError(f"service {service.name!r} {what}", category=Category.HEALTHCHECK, retryable=False)
+
+
+def build_service_hooks(services: Sequence[ServiceConfig]) -> list[Callable[[Sandbox], Awaitable[None]]]:
+    """Return the hook that starts services, for `pre_agent_hooks`; no services, no hook."""
+    if not services:
+        return []
+
+    async def start_all(sandbox: Sandbox) -> None:
+        await start_services(sandbox, services)
+
+    return [start_all]
+
+
+def detect_services_from_dockerfile(task_path: Path | str) -> list[ServiceConfig]:
+    """Return the known services whose program the Dockerfile of a task speaks of."""
+    path = Path(task_path)
+    file = path if path.is_file() else path / "environment" / "Dockerfile"
+    try:
+        text = file.read_text("utf-8", errors="replace")
+    except OSError:
+        return []
+    return [service for service in SERVICES.values() if service.cli_name in text]

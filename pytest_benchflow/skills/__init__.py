@@ -1,5 +1,5 @@
 """Skills: folders of know-how that agents find where they look for them."""
 
-from pytest_benchflow.skills.deploy import deploy_skills, withdraw_skills
+from pytest_benchflow.core.lazy import lazy_exports
 
-__all__ = ["deploy_skills", "withdraw_skills"]
+__getattr__, __dir__ = lazy_exports(__name__, __file__)

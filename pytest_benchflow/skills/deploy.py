@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_benchflow.errors import BadValue, SandboxError
+from pytest_benchflow.core.errors import BadValue, SandboxError
 
 if TYPE_CHECKING:
     from pytest_benchflow.sandboxes import Sandbox
+
 
 ROOT = "/skills"
 _TIMEOUT_SEC = 60.0

@@ -6,10 +6,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from pytest_benchflow.hints import did_you_mean
-
-from .config import TaskConfig, package_name
-from .values import Env, NonEmpty, Seconds, Table, directory_name, quoted, refuse
+from pytest_benchflow.configfile import Env, NonEmpty, Seconds, Table, directory_name, quoted, refuse
+from pytest_benchflow.core.text import did_you_mean
+from pytest_benchflow.tasks.models import TaskConfig, package_name
 
 Profile = Literal[
     "code-change", "harbor-compatible", "reward-kit", "acceptance-live", "multi-agent", "leaderboard-local"

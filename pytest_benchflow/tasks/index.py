@@ -8,15 +8,15 @@ import tempfile
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from .discover import task_file
-from .heads import TaskHead
-from .layout import layout_of
-from .needs import Need, unmet
-from .problems import TaskError, as_errors
+from pytest_benchflow.configfile import TaskError, as_errors
+from pytest_benchflow.tasks.layout import layout_of, task_file
+from pytest_benchflow.tasks.required_files import Need, unmet
+from pytest_benchflow.tasks.summary import TaskHead
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
+
 
 VERSION = 1
 #: A file written again within a tick of the file system's clock looks unchanged: too fresh to remember.
@@ -112,7 +112,7 @@ class TaskIndex:
         return entry
 
     def _parse(self, directory: str, file: str, stamp: Stamp | None) -> Entry | None:
-        from .parse_head import parse_head
+        from pytest_benchflow.tasks.summary import parse_head
 
         found = parse_head(directory, file)
         if found is None:

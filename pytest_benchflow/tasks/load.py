@@ -3,28 +3,59 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .config import TaskConfig
-from .digest import parts
-from .discover import task_file
-from .ignored import IGNORE_FILE
-from .layout import Layout, layout_of
-from .model import Document, Task, run_hints
-from .needs import unmet
-from .parsed import Parsed
-from .problems import Problem, TaskError, as_errors, in_order
-from .prompts import Prompts, read_prompts, without_canary
-from .services import service_problems
-from .stages import build_stages
-from .structure import needs_of, script
-from .text import read_text
-from .toml_source import TomlSource
-from .validate import validate
+from pytest_benchflow.configfile import Problem, TaskError, TomlSource, as_errors, in_order, read_text, validate_model
+from pytest_benchflow.tasks.compose_services import service_problems
+from pytest_benchflow.tasks.digest import IGNORE_FILE, parts
+from pytest_benchflow.tasks.layout import Layout, layout_of, tags_of, task_file, word
+from pytest_benchflow.tasks.legacy_keys import ROOT, TaskKeys
+from pytest_benchflow.tasks.models import TaskConfig
+from pytest_benchflow.tasks.prompts import Prompts, read_prompts, without_canary
+from pytest_benchflow.tasks.required_files import Need, needs_of, script, solutions_of, unmet
+from pytest_benchflow.tasks.summary import TaskHead
+from pytest_benchflow.tasks.task import Document, Task, build_stages, run_hints
 
 if TYPE_CHECKING:
-    from .strategy import Strategy
+    from collections.abc import Mapping
+
+    from pytest_benchflow.configfile import Source
+    from pytest_benchflow.tasks.native import Strategy
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A task file that is well formed as far as it goes; `config` is None if the problems are too many."""
+
+    source: Source
+    config: TaskConfig | None
+    problems: list[Problem]
+    body: str = ""
+
+
+_HARBOR = frozenset(TaskConfig.model_fields) | frozenset(ROOT)
+_GENERIC = frozenset({"name", "version", "source", "user", "image", "metadata"})
+_SIBLINGS = ("environment", "tests", "instruction.md")
+_NATIVE_SIBLINGS = ("environment", "verifier", "oracle", "tests")
+
+
+def has_shape(data: Mapping[str, object], *, native: bool) -> bool:
+    """Say whether a file has a key of a task; note files with front matter often share the generic ones."""
+    return not (_native_keys() - _GENERIC if native else _HARBOR).isdisjoint(data)
+
+
+def _native_keys() -> frozenset[str]:
+    from pytest_benchflow.tasks.document import DocumentConfig
+
+    return frozenset(DocumentConfig.model_fields) | frozenset(ROOT) | {"image"}
+
+
+def has_siblings(directory: str, *, native: bool) -> bool:
+    """Say whether the directory holds another part of a task."""
+    names = _NATIVE_SIBLINGS if native else _SIBLINGS
+    return any(os.path.lexists(f"{directory}/{name}") for name in names)
 
 
 def load_task(path: Path | str, *, strict: bool = False) -> Task:
@@ -41,8 +72,7 @@ def load_task(path: Path | str, *, strict: bool = False) -> Task:
         problems += _unusable(directory)
         try:
             if layout.name == "native":
-                from .native import prompt_problems
-                from .strategy import read_strategy
+                from pytest_benchflow.tasks.native import prompt_problems, read_strategy
 
                 prompts = read_prompts(parsed.body, f"{directory}/prompts")
                 strategy = read_strategy(f"{directory}/{layout.tests}")
@@ -63,11 +93,13 @@ def load_task(path: Path | str, *, strict: bool = False) -> Task:
 def parse_file(file: str, source: TomlSource | None = None) -> Parsed:
     """Read and validate a task file without looking at its directory; a task.toml may have been read already."""
     if file.endswith(".md"):
-        from .native import parse_document  # with YAML and more models, which most tasks never need
+        from pytest_benchflow.tasks.native import (
+            parse_document,  # with YAML and more models, which most tasks never need
+        )
 
         return parse_document(file)
     source = source or TomlSource(file, read_text(file))
-    config, problems = validate(source, TaskConfig)
+    config, problems = validate_model(source, TaskConfig, unknown="warning", older=TaskKeys())
     return Parsed(source, config, problems)
 
 
@@ -166,3 +198,43 @@ def task_name(config: TaskConfig, directory: str) -> str:
         return config.task.name
     document = config.as_document()
     return (document and document.name) or os.path.basename(os.path.abspath(directory))
+
+
+def full_head(
+    directory: str, file: str, source: TomlSource | None
+) -> tuple[TaskHead, tuple[Need, ...], tuple[Need, ...]] | None:
+    """Return head, needs and oracle needs; None if the file is some other tool's. A task.toml has been read already."""
+    native = file.endswith(".md")
+    try:
+        parsed = parse_file(file, source)
+    except TaskError:
+        if native and not has_siblings(directory, native=True):
+            return None
+        raise
+    if not has_shape(parsed.source.data, native=native) and not has_siblings(directory, native=native):
+        return None
+    config, problems = parsed.config, list(parsed.problems)
+    if config is None:
+        raise TaskError(problems)
+    if native:
+        from pytest_benchflow.tasks.native import prompt_problems
+
+        problems += prompt_problems(file, config, read_prompts(parsed.body, f"{directory}/prompts"))
+    layout = layout_of(directory, file)
+    needs, solutions = needs_of(config, layout), solutions_of(config, layout)
+    if any(problem.severity == "error" for problem in problems):
+        raise TaskError([*problems, *unmet(directory, needs)])
+    head = TaskHead(
+        file=file,
+        name=task_name(config, directory),
+        layout=layout.name,
+        os=config.environment.os,
+        difficulty=word(config.metadata.get("difficulty")),
+        category=word(config.metadata.get("category")),
+        tags=tags_of(config.metadata, config.task.keywords if config.task else ()),
+        run=run_hints(config.benchflow),
+        n_steps=len(config.steps),
+        has_solution=all(need.met(directory) for need in solutions),
+        warnings=in_order(problems),
+    )
+    return head, needs, solutions

@@ -1,23 +1,86 @@
-"""What only the native layout has: shorthands of the front matter, and prompts that must fit it."""
+"""What only the native layout has: shorthands of the front matter, prompts that must fit it, and `verifier.md`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
 
-from pytest_benchflow.hints import did_you_mean
-
-from .document import DocumentConfig
-from .front_matter import FrontMatterSource
-from .parsed import Parsed
-from .problems import Problem
-from .text import read_text
-from .validate import validate
-from .values import quoted
+from pytest_benchflow.configfile import FrontMatterSource, Problem, TaskError, quoted, read_text, validate_model
+from pytest_benchflow.core.text import did_you_mean
+from pytest_benchflow.tasks.document import DocumentConfig
+from pytest_benchflow.tasks.legacy_keys import TaskKeys
+from pytest_benchflow.tasks.load import Parsed
 
 if TYPE_CHECKING:
-    from .config import TaskConfig
-    from .prompts import Prompts
-    from .sources import Data
+    from collections.abc import Mapping
+
+    from pytest_benchflow.configfile import Data, Path
+    from pytest_benchflow.tasks.models import TaskConfig
+    from pytest_benchflow.tasks.prompts import Prompts
+
+
+StrategyType = Literal["script", "llm-judge", "reward-kit", "agent-judge", "ors-episode"]
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """The chosen strategy; a script runs `command` in the tests target, other types keep their settings."""
+
+    name: str
+    type: StrategyType
+    command: str | None
+    settings: Mapping[str, object]
+    outputs: Mapping[str, object]
+
+
+def read_strategy(directory: str) -> Strategy | None:
+    """Return the strategy that `verifier.md` in `directory` chooses, None without such a file."""
+    file = f"{directory}/verifier.md"
+    if not os.path.lexists(file):
+        return None
+    source = FrontMatterSource(file, read_text(file))
+    verifier = _mapping(source, ("verifier",))
+    strategies = _mapping(source, ("verifier", "strategies"))
+    name = verifier.get("default_strategy", next(iter(strategies), None))
+    if name not in strategies:
+        raise _problem(
+            source,
+            ("verifier", "default_strategy"),
+            f"is {quoted(name)}",
+            did_you_mean(str(name), strategies),
+        )
+    settings = _mapping(source, ("verifier", "strategies", str(name)))
+    kind = settings.get("type")
+    at = ("verifier", "strategies", str(name), "type")
+    if kind not in get_args(StrategyType):
+        raise _problem(source, at, f"is {quoted(kind)}", did_you_mean(str(kind), get_args(StrategyType)))
+    command = settings.get("command")
+    if kind == "script" and (not isinstance(command, str) or not command.strip()):
+        at = (*at[:-1], "command")
+        raise _problem(source, at, f"is {quoted(command)}", "give the command to run, for example ./test.sh")
+    outputs = verifier.get("outputs")
+    return Strategy(
+        str(name),
+        kind,  # type: ignore[arg-type]
+        command if isinstance(command, str) else None,
+        settings,
+        outputs if isinstance(outputs, dict) else {},
+    )
+
+
+def _mapping(source: FrontMatterSource, path: Path) -> dict[str, object]:
+    value: object = source.data
+    for part in path:
+        value = value.get(part) if isinstance(value, dict) else None
+    if not isinstance(value, dict) or not value:
+        raise _problem(source, path, "is missing" if value is None else f"is {quoted(value)}", "give a mapping")
+    return {str(key): item for key, item in value.items()}
+
+
+def _problem(source: FrontMatterSource, path: Path, reason: str, fix: str) -> TaskError:
+    return TaskError([Problem(source.file, source.line(path), source.key(path), reason, fix)])
+
 
 #: What `verifier: …` and `oracle: …` may say as a string: the place they have anyway.
 _PLACES = {
@@ -30,7 +93,7 @@ def parse_document(file: str) -> Parsed:
     """Read and validate a `task.md` without looking at its directory."""
     source = FrontMatterSource(file, read_text(file))
     data, problems = expand(source)
-    document, more = validate(source, DocumentConfig, data)
+    document, more = validate_model(source, DocumentConfig, data, unknown="warning", older=TaskKeys())
     return Parsed(source, document, problems + more, source.body)
 
 

@@ -7,10 +7,11 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .text import read_text
+from pytest_benchflow.configfile import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
 
 _CANARY = re.compile(r"[ \t]*(?:<!--.*-->|#.*)[ \t]*")
 _SECTION = re.compile(r"##[ \t]+(prompt|user-persona|(?:role|scene):[ \t]*(\S.*?))[ \t]*#*[ \t]*", re.IGNORECASE)

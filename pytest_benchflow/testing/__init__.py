@@ -13,6 +13,6 @@ import pytest
 for _name in ("commands", "files", "isolation", "lifecycle", "mounts", "processes", "snapshots"):
     pytest.register_assert_rewrite(f"pytest_benchflow.testing.{_name}")
 
-from .conformance import SandboxConformance  # noqa: E402
+from pytest_benchflow.testing.conformance import SandboxConformance  # noqa: E402
 
 __all__ = ["SandboxConformance"]

@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from pytest_benchflow.errors import SandboxError
+from pytest_benchflow.core.errors import SandboxError
 from pytest_benchflow.sandboxes import Backend, Sandbox
-
-from .base import SandboxSuite, count_sleepers
+from pytest_benchflow.testing.base import SandboxSuite, count_sleepers
 
 _IMPOSSIBLE: list[tuple[str, dict[str, Any], str]] = [
     ("a\0b", {}, "NUL"),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from .commands import CommandTests
-from .files import FileTests
-from .isolation import IsolationTests
-from .lifecycle import LifecycleTests
-from .mounts import MountTests
-from .processes import ProcessTests
-from .snapshots import SnapshotTests
+from pytest_benchflow.testing.commands import CommandTests
+from pytest_benchflow.testing.files import FileTests
+from pytest_benchflow.testing.isolation import IsolationTests
+from pytest_benchflow.testing.lifecycle import LifecycleTests
+from pytest_benchflow.testing.mounts import MountTests
+from pytest_benchflow.testing.processes import ProcessTests
+from pytest_benchflow.testing.snapshots import SnapshotTests
 
 
 class SandboxConformance(

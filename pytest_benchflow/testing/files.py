@@ -1,7 +1,5 @@
 """Uploads and downloads: what goes in is what comes out, and nothing comes out that could do harm."""
 
-# ruff: noqa: S108 - these are paths inside a sandbox
-
 from __future__ import annotations
 
 import asyncio
@@ -10,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from pytest_benchflow.errors import SandboxError
+from pytest_benchflow.core.errors import SandboxError
 from pytest_benchflow.sandboxes import Sandbox
+from pytest_benchflow.testing.base import SandboxSuite
 
-from .base import SandboxSuite
+# ruff: noqa: S108 - these are paths inside a sandbox
+
 
 _ODD_NAMES = ["two words", "-dash", "it's", 'quo"te', "ünïcode", "line\nbreak", "x" * 200, "back\\slash", "$HOME", "*"]
 _MEMORY_BYTES = 300 << 20

@@ -8,8 +8,7 @@ import time
 import pytest
 
 from pytest_benchflow.sandboxes import Backend, Limits, Sandbox
-
-from .base import SandboxSuite, count_sleepers
+from pytest_benchflow.testing.base import SandboxSuite, count_sleepers
 
 
 class IsolationTests(SandboxSuite):

@@ -9,10 +9,9 @@ import sys
 
 import pytest
 
-from pytest_benchflow.errors import SandboxError
+from pytest_benchflow.core.errors import SandboxError
 from pytest_benchflow.sandboxes import Backend, Process, Sandbox
-
-from .base import SandboxSuite
+from pytest_benchflow.testing.base import SandboxSuite
 
 
 class LifecycleTests(SandboxSuite):

@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from pytest_benchflow.errors import SandboxError
+from pytest_benchflow.core.errors import SandboxError
 from pytest_benchflow.sandboxes import Backend, Mount
-
-from .base import SandboxSuite
+from pytest_benchflow.testing.base import SandboxSuite
 
 _TARGET = "/opt/benchflow-conformance/deep/bundle"
 

@@ -8,10 +8,9 @@ import time
 
 import pytest
 
-from pytest_benchflow.errors import SandboxError
+from pytest_benchflow.core.errors import SandboxError
 from pytest_benchflow.sandboxes import Process, Sandbox
-
-from .base import SandboxSuite, count_sleepers, read_all
+from pytest_benchflow.testing.base import SandboxSuite, count_sleepers, read_all
 
 _CHUNK = 1 << 16
 

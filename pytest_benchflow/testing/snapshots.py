@@ -8,10 +8,9 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from pytest_benchflow.errors import SandboxError, SandboxSnapshotNotSupported
+from pytest_benchflow.core.errors import SandboxError, SandboxSnapshotNotSupported
 from pytest_benchflow.sandboxes import Backend, Sandbox, SandboxImage
-
-from .base import SandboxSuite, count_sleepers
+from pytest_benchflow.testing.base import SandboxSuite, count_sleepers
 
 #: A file of every kind, and for each way a file of the image can change, one that did.
 _WRITE = """

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_benchflow.errors import BenchflowError, SandboxError, VerifierError
+from pytest_benchflow.core.errors import BenchflowError, SandboxError, VerifierError
+from pytest_benchflow.core.text import tail
 from pytest_benchflow.sandboxes import emptied, upload_selected
-from pytest_benchflow.text import tail
-from pytest_benchflow.verify.checks import Checks, read_checks
-from pytest_benchflow.verify.rewards import read_rewards
+from pytest_benchflow.verify.rewards import Checks, read_checks, read_rewards
 
 if TYPE_CHECKING:
     from pytest_benchflow.sandboxes import Service
     from pytest_benchflow.tasks import Stage
+
 
 LOGS = "/logs/verifier"
 OUTPUT = "test-stdout.txt"

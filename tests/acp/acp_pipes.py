@@ -12,7 +12,7 @@ from asyncio.subprocess import PIPE
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from pytest_benchflow.events import Json
+from pytest_benchflow.core.types import Json
 
 HERE = Path(__file__).parent
 

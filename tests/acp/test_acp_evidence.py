@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_benchflow.acp.evidence import Evidence, complaint_in, is_failure
-from pytest_benchflow.acp.outcome import Answered, Died, Ending, Failed, TimedOut, conclude
-from pytest_benchflow.acp.provider import provider_error
-from pytest_benchflow.acp.watch import idle_at
 from pytest_benchflow.agents import AgentOutcome
-from pytest_benchflow.errors import AgentError, ProviderError
-from pytest_benchflow.events import Json
+from pytest_benchflow.agents.acp.evidence import Evidence, complaint_in, is_failure
+from pytest_benchflow.agents.acp.outcome import Answered, Died, Ending, Failed, TimedOut, conclude, provider_error
+from pytest_benchflow.agents.acp.session import idle_at
+from pytest_benchflow.core.errors import AgentError, ProviderError
+from pytest_benchflow.core.types import Json
 
 OF_THE_AGENT = [
     "Info: Request failed due to a transient API error. Retrying...",

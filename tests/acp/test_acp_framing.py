@@ -6,10 +6,9 @@ import json
 from itertools import pairwise
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
-from pytest_benchflow.acp.framing import Framer, Message, Noise, decode, well_formed
+from pytest_benchflow.agents.acp.connection import Framer, Message, Noise, decode, well_formed
 
 A = {"jsonrpc": "2.0", "method": "a"}
 B = {"jsonrpc": "2.0", "id": 1, "result": {"text": "ü\n"}}

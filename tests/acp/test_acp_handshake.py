@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from acp_pipes import Refuse, Scripted
 
-from pytest_benchflow.acp import AcpSession, SessionPlan, open_session
-from pytest_benchflow.acp.choices import other_model, same_model
-from pytest_benchflow.errors import HandshakeError, ProviderError, UsageError
-from pytest_benchflow.events import Json
+from pytest_benchflow.agents import AcpSession, SessionPlan, open_session
+from pytest_benchflow.agents.acp.choices import other_model, same_model
+from pytest_benchflow.core.errors import HandshakeError, ProviderError, UsageError
+from pytest_benchflow.core.types import Json
 
 PLAN = SessionPlan("/app")
 

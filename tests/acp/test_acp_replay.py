@@ -8,10 +8,18 @@ from pathlib import Path
 import pytest
 from acp_pipes import HERE, Recording
 
-from pytest_benchflow.acp import AcpSession, SessionPlan, approve_all, open_session, reject_all
-from pytest_benchflow.agents import AgentOutcome, PromptResult, Usage
-from pytest_benchflow.errors import Category, ProviderError
-from pytest_benchflow.events import Event
+from pytest_benchflow.agents import (
+    AcpSession,
+    AgentOutcome,
+    PromptResult,
+    SessionPlan,
+    Usage,
+    approve_all,
+    open_session,
+    reject_all,
+)
+from pytest_benchflow.core.errors import Category, ProviderError
+from pytest_benchflow.core.types import Event
 
 NAMES = sorted(path.stem for path in (HERE / "traces").glob("*.jsonl"))
 #: Traces in which the model never answers; the client has to give up.

@@ -8,10 +8,9 @@ import json
 import pytest
 from acp_pipes import Scripted
 
-from pytest_benchflow.acp import SessionPlan, open_session
-from pytest_benchflow.agents import AgentOutcome, Session
-from pytest_benchflow.errors import SandboxError
-from pytest_benchflow.events import Event, Json
+from pytest_benchflow.agents import AgentOutcome, Session, SessionPlan, open_session
+from pytest_benchflow.core.errors import SandboxError
+from pytest_benchflow.core.types import Event, Json
 
 PLAN = SessionPlan("/app", cancel_grace_sec=0.05)
 HELLO: dict[str, Json] = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "Hello"}}
@@ -140,7 +139,7 @@ async def test_a_sandbox_that_is_lost_is_not_the_agents_doing() -> None:
 
 
 async def test_an_agent_that_cannot_be_killed_is_an_error_and_not_a_hang(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_benchflow.acp.peer._KILL_SEC", 0.05)
+    monkeypatch.setattr("pytest_benchflow.agents.acp.connection._KILL_SEC", 0.05)
     session = await open_session(Unkillable(), PLAN, emit=lambda event: None, log=lambda data: None)
     with pytest.raises(SandboxError, match="could not be killed"):
         await session.close()

@@ -6,11 +6,10 @@ import asyncio
 import json
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from pytest_benchflow.acp.turn import Turns
-from pytest_benchflow.events import Event, Json
+from pytest_benchflow.agents.acp.updates import Turns
+from pytest_benchflow.core.types import Event, Json
 
 
 class Clock:
@@ -102,7 +101,7 @@ async def test_a_long_message_is_written_in_parts(scene: Scene) -> None:
 
 
 async def test_what_was_said_is_written_even_if_nothing_follows(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_benchflow.acp.messages._FLUSH_SEC", 0.0)
+    monkeypatch.setattr("pytest_benchflow.agents.acp.updates._FLUSH_SEC", 0.0)
     scene.say("a")
     await asyncio.sleep(0.01)
     assert scene.events == [{"type": "agent_message", "text": "a"}]

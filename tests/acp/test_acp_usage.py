@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_benchflow.acp.usage import Meter, answer_models, answer_tokens
 from pytest_benchflow.agents import Usage
-from pytest_benchflow.events import Json
+from pytest_benchflow.agents.acp.usage import Meter, answer_models, answer_tokens
+from pytest_benchflow.core.types import Json
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 from acp_pipes import HERE, Program, python
 
-from pytest_benchflow.acp import AcpSession, SessionPlan, open_session, reject_all
-from pytest_benchflow.agents import AgentOutcome, PromptResult
-from pytest_benchflow.errors import AgentError, BenchflowError, Category, HandshakeError, ProviderError
-from pytest_benchflow.events import Event
+from pytest_benchflow.agents import AcpSession, AgentOutcome, PromptResult, SessionPlan, open_session, reject_all
+from pytest_benchflow.core.errors import AgentError, BenchflowError, Category, HandshakeError, ProviderError
+from pytest_benchflow.core.types import Event
 
 PLAN = SessionPlan("/app", cancel_grace_sec=0.2)
 Open = Callable[..., Awaitable["Talk"]]
@@ -190,7 +189,7 @@ async def test_the_way_it_ends_is_recorded(
 
 
 async def test_an_agent_that_closes_its_output_is_killed(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_benchflow.acp.peer._WAIT_SEC", 0.1)
+    monkeypatch.setattr("pytest_benchflow.agents.acp.connection._WAIT_SEC", 0.1)
     await talk.open("closes_its_output")
     result = await talk.prompt()
     assert (result.outcome, result.detail) == (AgentOutcome.CRASHED, "closed its output")

@@ -15,7 +15,7 @@ from model_server import Fail, ModelServer, Request, Run, Say, Stall, Write
 from needs import AGENTS as CHOSEN
 from project import Project
 
-from pytest_benchflow.agents.bundles import BundleStore
+from pytest_benchflow.agents.bundles.store import BundleStore
 
 LARGE = {"openhands", "openclaw"} & {*CHOSEN}
 """They take gigabytes of memory and up to half a minute to start."""

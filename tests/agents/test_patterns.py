@@ -13,7 +13,7 @@ from model_server import ModelServer, Request, Run, Say
 from project import Project
 from real_agents import AGENTS, KEYS, RUN_TIMEOUT_SEC
 
-from pytest_benchflow.agents.bundles import BundleStore
+from pytest_benchflow.agents.bundles.store import BundleStore
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "scenes"
 PATTERNS = [

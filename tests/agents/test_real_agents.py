@@ -16,7 +16,7 @@ from model_server import Say
 from project import Project, properties, wait_for
 from real_agents import AGENTS, FOREIGN, KEYS, REMEMBERED, SECOND_PROMPT, SECRETS, TASKS, WRONG_KEY, Bench, run_agents
 
-from pytest_benchflow.agents.bundles import BundleStore
+from pytest_benchflow.agents.bundles.store import BundleStore
 
 each_agent = pytest.mark.parametrize("agent", AGENTS)
 each_cell = pytest.mark.parametrize("task", TASKS)

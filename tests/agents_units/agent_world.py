@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_benchflow.agents import Access, AgentContext, AgentRequest
-from pytest_benchflow.events import Event
+from pytest_benchflow.core.types import Event
 from pytest_benchflow.sandboxes import Capabilities, ExecResult, Mount
 from pytest_benchflow.tasks import Task, load_task
 

@@ -19,13 +19,13 @@ from pytest_benchflow.agents import (
     AgentContext,
     AgentOutcome,
     AgentRequest,
-    HomeFile,
     acp_agent,
     missing_access,
     parse_manifest,
 )
-from pytest_benchflow.errors import HandshakeError, InstallError, ProviderError, UsageError
-from pytest_benchflow.events import Event
+from pytest_benchflow.core.errors import HandshakeError, InstallError, ProviderError, UsageError
+from pytest_benchflow.core.types import Event
+from pytest_benchflow.providers import HomeFile
 from pytest_benchflow.tasks import load_task
 
 KEY = "sk-very-secret-0123"

@@ -20,11 +20,10 @@ from pytest_benchflow.agents import (
     acp_agent,
     parse_manifest,
 )
-from pytest_benchflow.agents.acpx import AcpxAgent, behind_acpx
-from pytest_benchflow.agents.acpx_bridge import _ansi_quoted
-from pytest_benchflow.agents.builtin import BUILT_IN, built_in_manifest
-from pytest_benchflow.errors import HandshakeError, UsageError
-from pytest_benchflow.events import Event
+from pytest_benchflow.agents.acpx import AcpxAgent, _ansi_quoted, behind_acpx
+from pytest_benchflow.agents.registry import BUILT_IN, built_in_manifest
+from pytest_benchflow.core.errors import HandshakeError, UsageError
+from pytest_benchflow.core.types import Event
 
 MANIFEST = {
     "name": "mine",

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from pytest_benchflow.agents import Access, AgentManifest, AgentRequest, HomeFile, parse_manifest
+from pytest_benchflow.agents import Access, AgentManifest, AgentRequest, parse_manifest
 from pytest_benchflow.agents.access import resolve_access
-from pytest_benchflow.agents.builtin import BUILT_IN, built_in_manifest
-from pytest_benchflow.agents.logins import secrets_in
-from pytest_benchflow.agents.raw import raw_manifest
-from pytest_benchflow.agents.sources import Sources
-from pytest_benchflow.errors import CredentialsError, UsageError
+from pytest_benchflow.agents.custom import raw_manifest
+from pytest_benchflow.agents.registry import BUILT_IN, built_in_manifest
+from pytest_benchflow.core.errors import CredentialsError, UsageError
+from pytest_benchflow.providers import HomeFile
+from pytest_benchflow.providers.credentials import secrets_in
+from pytest_benchflow.providers.variables import Sources
 
 KEY = "sk-0123456789abcdef"
 TOKEN = "tok-0123456789abcdef"

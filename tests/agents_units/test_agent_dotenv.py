@@ -6,11 +6,10 @@ import contextlib
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from pytest_benchflow.agents.dotenv import parse_dotenv, read_dotenv
-from pytest_benchflow.errors import CredentialsError
+from pytest_benchflow.core.errors import CredentialsError
+from pytest_benchflow.providers.variables import parse_dotenv, read_dotenv
 
 
 @pytest.mark.parametrize(

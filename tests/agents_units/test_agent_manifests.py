@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pytest_benchflow.agents import AgentManifest, parse_manifest, read_manifest
-from pytest_benchflow.agents.builtin import BUILT_IN, built_in_manifest
-from pytest_benchflow.errors import UsageError
+from pytest_benchflow.agents.registry import BUILT_IN, built_in_manifest
+from pytest_benchflow.core.errors import UsageError
 
 MANIFESTS = Path(__file__).parents[2] / "pytest_benchflow" / "agents" / "manifests"
 SMALL = {"name": "mine", "launch": ["mine", "--acp"]}

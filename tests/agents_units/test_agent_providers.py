@@ -9,11 +9,18 @@ import pytest
 
 from pytest_benchflow.agents import AgentManifest, AgentRequest
 from pytest_benchflow.agents.access import resolve_access
-from pytest_benchflow.agents.builtin import built_in_manifest
-from pytest_benchflow.agents.providers import PROVIDERS, Protocol, base_url, provider_of_bare, split_model, usual_url
-from pytest_benchflow.agents.route import find_route
-from pytest_benchflow.agents.sources import Sources
-from pytest_benchflow.errors import BenchflowError, CredentialsError, UsageError
+from pytest_benchflow.agents.registry import built_in_manifest
+from pytest_benchflow.core.errors import BenchflowError, CredentialsError, UsageError
+from pytest_benchflow.providers.providers import (
+    PROVIDERS,
+    WireProtocol,
+    base_url,
+    provider_of_bare,
+    split_model,
+    usual_url,
+)
+from pytest_benchflow.providers.routes import find_route
+from pytest_benchflow.providers.variables import Sources
 
 manifest = cache(built_in_manifest)
 
@@ -120,7 +127,7 @@ def test_some_models_need_no_prefix(model: str, provider: str | None) -> None:
         ),
     ],
 )
-def test_a_provider_has_an_address(provider: str, protocol: Protocol, environ: dict[str, str], url: str) -> None:
+def test_a_provider_has_an_address(provider: str, protocol: WireProtocol, environ: dict[str, str], url: str) -> None:
     assert base_url(PROVIDERS[provider], protocol, "m", environ.get) == url
 
 

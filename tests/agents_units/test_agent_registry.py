@@ -11,22 +11,25 @@ import pytest
 
 from pytest_benchflow.agents import (
     AcpAgent,
+    AgentManifest,
     AgentRegistry,
+    custom,
     get_agent,
     list_agents,
     parse_manifest,
     register_agent,
-    registration,
     registry,
 )
-from pytest_benchflow.errors import UsageError
+from pytest_benchflow.core.errors import UsageError
 
 MINE = 'name = "mine"\naliases = ["my"]\nlaunch = ["mine-acp"]\n'
 
 
 @pytest.fixture(autouse=True)
 def _own_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registration, "REGISTERED", {})
+    known: dict[str, AgentManifest] = {}
+    monkeypatch.setattr(registry, "REGISTERED", known)
+    monkeypatch.setattr(custom, "REGISTERED", known)
     monkeypatch.delenv("BF_AGENTS_DIR", raising=False)
 
 

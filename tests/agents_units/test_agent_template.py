@@ -9,15 +9,14 @@ from functools import cache
 
 import pytest
 import yaml
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from pytest_benchflow.agents import AgentManifest, AgentRequest
 from pytest_benchflow.agents.access import resolve_access
-from pytest_benchflow.agents.builtin import BUILT_IN, built_in_manifest
-from pytest_benchflow.agents.sources import Sources
+from pytest_benchflow.agents.registry import BUILT_IN, built_in_manifest
 from pytest_benchflow.agents.template import fill, fill_argv, fill_env, fill_tree, names_in, render
-from pytest_benchflow.errors import UsageError
+from pytest_benchflow.core.errors import UsageError
+from pytest_benchflow.providers.variables import Sources
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(lambda text: text.strip() == text)
 READ = {"json": json.loads, "toml": tomllib.loads, "yaml": yaml.safe_load}

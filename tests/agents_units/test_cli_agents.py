@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from pytest_benchflow.agents import AcpAgent, AgentRegistry
-from pytest_benchflow.agents.builtin import BUILT_IN
 from pytest_benchflow.agents.bundles.bundle import FACTS, Bundle
+from pytest_benchflow.agents.registry import BUILT_IN
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 SECRET = "sk-very-secret-0123"
-_BF = "import sys; from pytest_benchflow.cli import main; sys.exit(main(sys.argv[1:]))"
+_BF = "import sys; from pytest_benchflow.cli.main import main; sys.exit(main(sys.argv[1:]))"
 
 
 @pytest.fixture

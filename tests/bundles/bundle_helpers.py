@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_benchflow.agents.bundles import BundleSpec
+from pytest_benchflow.agents.bundles.bundle import BundleSpec
 
 #: Notes that it was called, does as `mode` says, and makes a package with two programs.
 _FAKE = """#!{python}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from bundle_helpers import FakeNpm
 
-from pytest_benchflow.agents.bundles import BundleStore
+from pytest_benchflow.agents.bundles.store import BundleStore
 
 
 @pytest.fixture

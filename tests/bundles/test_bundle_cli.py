@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from bundle_helpers import FakeNpm
 
-from pytest_benchflow.cli import main
+from pytest_benchflow.cli.main import main
 
 MANIFEST = """
 name = "{name}"

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from bundle_helpers import SPEC, FakeNpm
 
-from pytest_benchflow.agents.bundles import Bundle, BundleStore
-from pytest_benchflow.errors import InstallError
+from pytest_benchflow.agents.bundles.bundle import Bundle
+from pytest_benchflow.agents.bundles.store import BundleStore
+from pytest_benchflow.core.errors import InstallError
 from pytest_benchflow.sandboxes import Mount, Sandbox, SandboxSpec
-from pytest_benchflow.sandboxes.local import LocalBackend
+from pytest_benchflow.sandboxes.local.backend import LocalBackend
 
 #: What the image has as npm: it notes its arguments and makes a program.
 NPM = """#!/bin/sh

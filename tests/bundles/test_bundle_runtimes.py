@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_benchflow.agents.bundles import Bundle, BundleSpec, BundleStore
+from pytest_benchflow.agents.bundles.bundle import Bundle, BundleSpec
+from pytest_benchflow.agents.bundles.store import BundleStore
 from pytest_benchflow.sandboxes import Sandbox, SandboxSpec
-from pytest_benchflow.sandboxes.local import LocalBackend
+from pytest_benchflow.sandboxes.local.backend import LocalBackend
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="bundles are made on Linux")
 #: Tells which node runs it, then calls a program by name, another one in node_modules, and a shell.

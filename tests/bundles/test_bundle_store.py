@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 from bundle_helpers import SPEC, FakeNpm, is_alive, left_in
 
-from pytest_benchflow.agents.bundles import Bundle, BundleStore
 from pytest_benchflow.agents.bundles import store as store_module
-from pytest_benchflow.errors import InstallError
+from pytest_benchflow.agents.bundles.bundle import Bundle
+from pytest_benchflow.agents.bundles.store import BundleStore
+from pytest_benchflow.core.errors import InstallError
 
 #: Asks for the bundle in a process of its own.
 ASK = """

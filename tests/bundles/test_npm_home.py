@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_benchflow.agents.bundles import BundleSpec, BundleStore
+from pytest_benchflow.agents.bundles.bundle import BundleSpec
+from pytest_benchflow.agents.bundles.store import BundleStore
 
 pytestmark = pytest.mark.skipif(shutil.which("npm") is None, reason="there is no npm")
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from pytest_benchflow.sandboxes import Sandbox, SandboxSpec
-from pytest_benchflow.sandboxes.docker import DockerBackend, labels
+from pytest_benchflow.sandboxes.docker import container_spec
+from pytest_benchflow.sandboxes.docker.backend import DockerBackend
 from pytest_benchflow.sandboxes.docker.context import BuildContext
 
 BASE = "debian:bookworm-slim"
@@ -45,7 +46,7 @@ def is_podman() -> bool:
 def own_machine(monkeypatch: pytest.MonkeyPatch) -> str:
     """Be on a machine of its own: runs beside this test sweep away what dead runs of their machine left."""
     name = f"test-{uuid.uuid4().hex[:12]}"
-    monkeypatch.setattr(labels, "_machine", lambda: name)
+    monkeypatch.setattr(container_spec, "_machine", lambda: name)
     return name
 
 
@@ -53,8 +54,8 @@ def own_machine(monkeypatch: pytest.MonkeyPatch) -> str:
 def dead_labels(own_machine: str) -> Callable[[str, str], dict[str, str]]:
     """Make the labels that a process of this test's machine, gone since, gave to what it made."""
     script = "import json, sys; from pytest_benchflow.sandboxes.docker import labels\n"
-    script += "labels._machine = lambda: sys.argv[1]\n"
-    script += "print(json.dumps(labels.make_labels(*sys.argv[2:])))"
+    script += "container_spec._machine = lambda: sys.argv[1]\n"
+    script += "print(json.dumps(container_spec.make_labels(*sys.argv[2:])))"
 
     def make(run: str, rollout: str) -> dict[str, str]:
         argv = [sys.executable, "-c", script, own_machine, run, rollout]

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from pytest_benchflow.agents.bundles import Bundle, BundleSpec, BundleStore
-from pytest_benchflow.errors import InstallError
+from pytest_benchflow.agents.bundles.bundle import Bundle, BundleSpec
+from pytest_benchflow.agents.bundles.store import BundleStore
+from pytest_benchflow.core.errors import InstallError
 from pytest_benchflow.sandboxes import Sandbox
-from pytest_benchflow.sandboxes.docker import DockerBackend
-from pytest_benchflow.sandboxes.docker.plan import volume_name
+from pytest_benchflow.sandboxes.docker.backend import DockerBackend
+from pytest_benchflow.sandboxes.docker.container_spec import volume_name
 
 Start = Callable[..., "asyncio.Future[Sandbox]"]
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from pytest_benchflow.cli import main
+from pytest_benchflow.cli.main import main
 from pytest_benchflow.sandboxes import Trace, docker_images
-from pytest_benchflow.sandboxes.docker.labels import make_labels
+from pytest_benchflow.sandboxes.docker.container_spec import make_labels
 
 IMAGE = "bf-test/busybox:1"
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_benchflow.errors import BenchflowError, BuildError, SandboxError
+from pytest_benchflow.core.errors import BenchflowError, BuildError, SandboxError
 from pytest_benchflow.sandboxes import Sandbox, SandboxSpec
-from pytest_benchflow.sandboxes.docker import DockerBackend
+from pytest_benchflow.sandboxes.docker.backend import DockerBackend
 
 pytestmark = pytest.mark.compose
 Start = Callable[..., "asyncio.Future[Sandbox]"]

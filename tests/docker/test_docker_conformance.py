@@ -6,8 +6,8 @@ import docker
 from docker.errors import NotFound
 
 from pytest_benchflow.sandboxes import Mount, SandboxSpec
-from pytest_benchflow.sandboxes.docker.plan import volume_name
-from pytest_benchflow.testing import SandboxConformance
+from pytest_benchflow.sandboxes.docker.container_spec import volume_name
+from pytest_benchflow.testing.conformance import SandboxConformance
 
 
 class TestDockerSandbox(SandboxConformance):

@@ -11,10 +11,10 @@ import pytest
 from own_daemon import Daemon
 from project import Project, wait_for
 
-from pytest_benchflow.errors import SandboxError
+from pytest_benchflow.core.errors import SandboxError
 from pytest_benchflow.sandboxes import SandboxSpec
-from pytest_benchflow.sandboxes.docker import DockerBackend
-from pytest_benchflow.sandboxes.docker.address import Address
+from pytest_benchflow.sandboxes.docker.backend import DockerBackend
+from pytest_benchflow.sandboxes.docker.client import Address
 
 pytestmark = pytest.mark.skipif(not own_daemon.can_run(), reason="a daemon of our own needs dockerd and root")
 SPEC = SandboxSpec("daemon", docker_image=own_daemon.IMAGE)

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_benchflow.errors import BuildError, SandboxError
+from pytest_benchflow.core.errors import BuildError, SandboxError
 from pytest_benchflow.sandboxes import Sandbox, SandboxSpec
-from pytest_benchflow.sandboxes.docker import DockerBackend
+from pytest_benchflow.sandboxes.docker.backend import DockerBackend
 
 Start = Callable[..., "asyncio.Future[Sandbox]"]
 Context = Callable[..., Path]

@@ -69,7 +69,7 @@ find from src made deep globbed added after 'two words' | sort | xargs -d '\n' s
 
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="owners differ in a user's local sandbox")
 async def test_a_dockerfile_full_of_oddities_means_the_same(start: Start, context: Context) -> None:
-    from pytest_benchflow.sandboxes.local import LocalBackend
+    from pytest_benchflow.sandboxes.local.backend import LocalBackend
 
     directory = context(DOCKERFILE.replace("\n    &&", "\r\n    &&"))
     write_files(directory)

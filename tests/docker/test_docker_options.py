@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from project import Project, wait_for
 
-from pytest_benchflow.sandboxes.docker import list_leftovers
+from pytest_benchflow.sandboxes.docker.cleanup import list_leftovers
 
 HALF = "echo 0.5 > /logs/verifier/reward.txt"
 COMPOSE = "services:\n  main: {}\n  side:\n    image: bf-test/busybox:1\n    command: sleep 600\n"

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 from project import Project
 
-from pytest_benchflow.errors import BuildError, SandboxError
+from pytest_benchflow.core.errors import BuildError, SandboxError
 from pytest_benchflow.sandboxes import Limits, SandboxSpec, docker_images
-from pytest_benchflow.sandboxes.docker import DockerBackend
-from pytest_benchflow.sandboxes.docker.address import Address
+from pytest_benchflow.sandboxes.docker.backend import DockerBackend
+from pytest_benchflow.sandboxes.docker.client import Address
 
 pytestmark = pytest.mark.podman
 IMAGE = "bf-test/busybox:1"

@@ -14,10 +14,10 @@ import pytest
 from own_daemon import Daemon
 from project import Project
 
-from pytest_benchflow.errors import SandboxError
+from pytest_benchflow.core.errors import SandboxError
 from pytest_benchflow.sandboxes import SandboxSpec
-from pytest_benchflow.sandboxes.docker import DockerBackend, daemon_answers
-from pytest_benchflow.sandboxes.docker.address import Address
+from pytest_benchflow.sandboxes.docker.backend import DockerBackend
+from pytest_benchflow.sandboxes.docker.client import Address, daemon_answers
 
 pytestmark = pytest.mark.skipif(not own_daemon.can_run(), reason="a daemon of our own needs dockerd and root")
 SPEC = SandboxSpec("remote", docker_image=own_daemon.IMAGE)
@@ -175,7 +175,7 @@ def test_context_is_asked_whether_it_answers(context: Path, monkeypatch: pytest.
 async def test_silent_runner_loses_its_container(
     daemon: Daemon, plain: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_benchflow.sandboxes.docker.starter.REMOTE_LEASE_SEC", 2)
+    monkeypatch.setattr("pytest_benchflow.sandboxes.docker.containers.REMOTE_LEASE_SEC", 2)
     backend = DockerBackend(address=plain)
     await backend.preflight()
     alive, silent = backend.create(SPEC), backend.create(SPEC)

@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
-from pytest_benchflow.errors import SandboxError
+from pytest_benchflow.core.errors import SandboxError
 from pytest_benchflow.sandboxes import Limits, Sandbox, SandboxSpec
-from pytest_benchflow.sandboxes.docker import DockerBackend, list_leftovers, remove_leftovers
-from pytest_benchflow.sandboxes.docker.address import Address
-from pytest_benchflow.sandboxes.docker.labels import make_labels
+from pytest_benchflow.sandboxes.docker.backend import DockerBackend
+from pytest_benchflow.sandboxes.docker.cleanup import list_leftovers, remove_leftovers
+from pytest_benchflow.sandboxes.docker.client import Address
+from pytest_benchflow.sandboxes.docker.container_spec import make_labels
 
 Start = Callable[..., "asyncio.Future[Sandbox]"]
 SPEC = SandboxSpec("test", docker_image="debian:bookworm-slim")
@@ -156,7 +157,7 @@ async def test_gpus_are_refused_where_there_are_none(backend: DockerBackend) -> 
 
 
 async def test_fork_bomb_ends_with_its_timeout(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_benchflow.sandboxes.docker.plan.PIDS_LIMIT", 300)
+    monkeypatch.setattr("pytest_benchflow.sandboxes.docker.container_spec.PIDS_LIMIT", 300)
     sandbox = await start()
     with pytest.raises(TimeoutError):
         await sandbox.exec("f() { f | f & }; f; sleep 600", timeout_sec=1)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from pytest_benchflow.errors import SandboxError, UnsupportedError, UsageError
+from pytest_benchflow.core.errors import SandboxError, UnsupportedError, UsageError
 from pytest_benchflow.sandboxes import Sandbox, SandboxSpec, Service, service_of, stop_main
-from pytest_benchflow.sandboxes.docker import DockerBackend
+from pytest_benchflow.sandboxes.docker.backend import DockerBackend
 
 pytestmark = [
     # One project serves them all: none of these tests needs main, and what one of them breaks no other one uses.

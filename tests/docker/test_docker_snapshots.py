@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_benchflow.cli import main
-from pytest_benchflow.errors import SandboxError, SandboxSnapshotNotSupported
+from pytest_benchflow.cli.main import main
+from pytest_benchflow.core.errors import SandboxError, SandboxSnapshotNotSupported
 from pytest_benchflow.sandboxes import Sandbox, SandboxSpec
-from pytest_benchflow.sandboxes.docker import DockerBackend
+from pytest_benchflow.sandboxes.docker.backend import DockerBackend
 
 IMAGE = "bf-test/busybox:1"
 KILLED_RUNNER = """

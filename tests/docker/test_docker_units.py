@@ -14,41 +14,32 @@ from types import SimpleNamespace
 from weakref import WeakSet
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from pytest_benchflow.errors import SandboxError, UnsupportedError
-from pytest_benchflow.sandboxes import Limits, SandboxSpec, forks
-from pytest_benchflow.sandboxes.docker import address, daemon_answers
-from pytest_benchflow.sandboxes.docker.address import Address, find_address
-from pytest_benchflow.sandboxes.docker.answer import Answer
+from pytest_benchflow.core import process
+from pytest_benchflow.core.errors import SandboxError, UnsupportedError
+from pytest_benchflow.sandboxes import Limits, SandboxSpec
+from pytest_benchflow.sandboxes.docker import client
 from pytest_benchflow.sandboxes.docker.backend import engine_facts
-from pytest_benchflow.sandboxes.docker.build_log import BuildLog
-from pytest_benchflow.sandboxes.docker.compose_files import (
-    as_service,
-    explain,
-    explain_build,
-    override_file,
-    unique_things,
-)
+from pytest_benchflow.sandboxes.docker.channel import Answer, can_export, quote
+from pytest_benchflow.sandboxes.docker.cleanup import list_leftovers
+from pytest_benchflow.sandboxes.docker.client import Address, Engine, Unreachable, daemon_answers, find_address
 from pytest_benchflow.sandboxes.docker.connection import open_connection
-from pytest_benchflow.sandboxes.docker.context import BuildContext
-from pytest_benchflow.sandboxes.docker.engine import Engine, Unreachable
-from pytest_benchflow.sandboxes.docker.execs import refusal
-from pytest_benchflow.sandboxes.docker.frames import CAPTURE_BYTES, STDERR, STDOUT, Capture
-from pytest_benchflow.sandboxes.docker.images import short_name
-from pytest_benchflow.sandboxes.docker.labels import is_orphan, make_labels
-from pytest_benchflow.sandboxes.docker.leftovers import list_leftovers
-from pytest_benchflow.sandboxes.docker.pipe import Reader
-from pytest_benchflow.sandboxes.docker.plan import (
+from pytest_benchflow.sandboxes.docker.container_spec import (
     EngineFacts,
     ImageFacts,
     container_config,
+    is_orphan,
+    make_labels,
     notes_for,
     working_directory,
 )
-from pytest_benchflow.sandboxes.docker.quoting import can_export, quote
-from pytest_benchflow.sandboxes.docker.starter import Starter
+from pytest_benchflow.sandboxes.docker.containers import Starter
+from pytest_benchflow.sandboxes.docker.context import BuildContext
+from pytest_benchflow.sandboxes.docker.exec import refusal
+from pytest_benchflow.sandboxes.docker.images import BuildLog, short_name
+from pytest_benchflow.sandboxes.docker.project import as_service, explain, explain_build, override_file, unique_things
+from pytest_benchflow.sandboxes.docker.streams import CAPTURE_BYTES, STDERR, STDOUT, Capture, Reader
 
 ENGINE = EngineFacts(cpus=4, has_gpus=False, has_bridge=True)
 
@@ -285,7 +276,7 @@ def test_context_that_cannot_be_used_is_named(docker_home: Path, monkeypatch: py
 def test_docker_command_finds_the_same_daemon(docker_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     address = Address("tcp://example.test:1", docker_home)
     (docker_home / "ca.pem").touch()
-    for name, value in address.environment().items():
+    for name, value in client.environment().items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("DOCKER_CONTEXT", "gone")
     assert find_address() == address
@@ -313,7 +304,7 @@ async def test_what_is_no_daemon_is_told_in_one_line(
         with contextlib.suppress(ConnectionError):
             await writer.wait_closed()
 
-    monkeypatch.setattr(address, "_HELLO_TIMEOUT_SEC", 0.5)
+    monkeypatch.setattr(client, "_HELLO_TIMEOUT_SEC", 0.5)
     socket = tmp_path / "docker.sock"
     async with await asyncio.start_unix_server(serve, socket):
         engine = Engine(Address(f"unix://{socket}"))
@@ -327,7 +318,7 @@ async def test_copies_of_the_runner_do_not_hold_its_connections(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # This process is no copy: whatever else it holds must stay.
-    monkeypatch.setattr(forks, "_lines", WeakSet())
+    monkeypatch.setattr(process, "_lines", WeakSet())
     ended = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -340,7 +331,7 @@ async def test_copies_of_the_runner_do_not_hold_its_connections(
 
     async with await asyncio.start_unix_server(serve, tmp_path / "docker.sock"):
         connection = await open_connection(Address(f"unix://{tmp_path}/docker.sock"), "/attach")
-        forks.cut()
+        process.cut()
         async with asyncio.timeout(10):
             await ended.wait()
         connection.close()

@@ -12,11 +12,11 @@ from typing import BinaryIO
 
 import pytest
 
-from pytest_benchflow.cli import main
-from pytest_benchflow.errors import SandboxError
+from pytest_benchflow.cli.main import main
+from pytest_benchflow.core.errors import SandboxError
 from pytest_benchflow.sandboxes import Mount, Sandbox, SandboxSpec, archive, docker_images
-from pytest_benchflow.sandboxes.docker import DockerBackend
-from pytest_benchflow.sandboxes.docker.plan import volume_name
+from pytest_benchflow.sandboxes.docker.backend import DockerBackend
+from pytest_benchflow.sandboxes.docker.container_spec import volume_name
 
 Start = Callable[..., "asyncio.Future[Sandbox]"]
 TARGET = "/opt/bundle"

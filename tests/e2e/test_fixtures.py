@@ -197,7 +197,7 @@ def test_phases_out_of_order_say_what_to_call_first(project: Project) -> None:
 
             @pytest.fixture
             def fresh(bf_task, bf_config, request):
-                from pytest_benchflow.current import get_run
+                from pytest_benchflow.plugin.stash import get_run
                 return get_run(request.config).open_rollout(bf_config, bf_task)
             """,
             "test_python.py": """

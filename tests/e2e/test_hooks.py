@@ -350,7 +350,7 @@ def test_a_sandbox_that_cannot_start_is_one_error_and_not_one_per_item(
     project.write(
         {
             "conftest.py": """
-            from pytest_benchflow.errors import SandboxError
+            from pytest_benchflow.core.errors import SandboxError
             from pytest_benchflow.sandboxes.local import LocalBackend
 
             class Mine(LocalBackend):

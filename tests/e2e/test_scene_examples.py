@@ -15,7 +15,7 @@ from fake_agent import registry_of
 from project import Project, write_task
 from scripted_agent import ScriptedAgent, ScriptedSession
 
-from pytest_benchflow.cli import main
+from pytest_benchflow.cli.main import main
 from pytest_benchflow.rollout import RolloutConfig, RolloutResult, load_rollout_file, run_rollout
 
 TESTS = Path(__file__).parent.parent

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from pytest_benchflow.errors import Category
+from pytest_benchflow.core.errors import Category
 from pytest_benchflow.rollout import ErrorInfo, RolloutResult
 
 START = "2026-01-01T12:00:00.000+00:00"

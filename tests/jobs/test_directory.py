@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_benchflow.errors import UsageError
+from pytest_benchflow.core.errors import UsageError
 from pytest_benchflow.jobs import claim_job_directory
 
 CLAIM = """

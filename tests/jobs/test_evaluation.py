@@ -11,11 +11,11 @@ import pytest
 from project import write_task
 
 from pytest_benchflow.agents import AgentRegistry
-from pytest_benchflow.errors import SandboxError, UsageError
+from pytest_benchflow.core.errors import SandboxError, UsageError
 from pytest_benchflow.jobs import Evaluation, EvaluationConfig, ResumeMismatch, RetryConfig
 from pytest_benchflow.rollout import RolloutResult
 from pytest_benchflow.sandboxes import Backend, SandboxRegistry, SandboxSpec
-from pytest_benchflow.sandboxes.local import LocalBackend
+from pytest_benchflow.sandboxes.local.backend import LocalBackend
 
 CONFIG = EvaluationConfig(agent="oracle", sandbox="local")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from results import result, write_result
 
-from pytest_benchflow.errors import Category
+from pytest_benchflow.core.errors import Category
 from pytest_benchflow.jobs import BenchmarkMetrics, bucket, collect_metrics
 
 TOKENS = {"input": 100, "output": 10, "cached": 5}

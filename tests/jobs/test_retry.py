@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from results import result
 
-from pytest_benchflow.errors import Category
+from pytest_benchflow.core.errors import Category
 from pytest_benchflow.jobs import RetryConfig
 
 

@@ -5,17 +5,9 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from pytest_benchflow.jobs import (
-    bootstrap_interval,
-    mean,
-    pass_all_k,
-    pass_at_k,
-    percentile,
-    wilson_interval,
-)
+from pytest_benchflow.jobs import bootstrap_interval, mean, pass_all_k, pass_at_k, percentile, wilson_interval
 
 
 @pytest.mark.parametrize(

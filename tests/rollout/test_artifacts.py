@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from fake_sandbox import FakeComposed, FakeSandbox, failed
 
-from pytest_benchflow.errors import SandboxError
+from pytest_benchflow.core.errors import SandboxError
 from pytest_benchflow.rollout.artifacts import keep_artifacts, place_artifacts
 from pytest_benchflow.sandboxes import emptied
 from pytest_benchflow.tasks import Artifact

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from pytest_benchflow.rollout.dockerfile import with_base, with_sources
+from pytest_benchflow.sandboxes.dockerfile import with_base, with_sources
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,8 @@ import pytest
 
 import pytest_benchflow as bf
 from pytest_benchflow import Rollout, RolloutConfig
-from pytest_benchflow.errors import SandboxError
-from pytest_benchflow.rollout.ending import describe
-from pytest_benchflow.rollout.record import Record
+from pytest_benchflow.core.errors import SandboxError
+from pytest_benchflow.rollout.recorder import Record, describe
 from pytest_benchflow.tasks import load_task
 
 NO_ROOM = "results cannot be written: No space left on device; make room, or choose another --bf-jobs-dir"
@@ -52,7 +51,7 @@ async def test_results_that_have_no_place_are_an_error(make_task: Callable[..., 
 async def test_a_full_disk_ends_the_rollout_and_its_sandbox(
     make_task: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_benchflow.rollout.record.write_json", no_room)
+    monkeypatch.setattr("pytest_benchflow.rollout.recorder.write_json", no_room)
     config = RolloutConfig(task_path=make_task(), sandbox="local", jobs_dir=tmp_path / "jobs")
     rollout = await Rollout.create(config)
     result = await rollout.run()

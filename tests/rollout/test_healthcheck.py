@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from fake_sandbox import Answer, FakeSandbox, failed, ok
 
-from pytest_benchflow.errors import BenchflowError, Category
-from pytest_benchflow.rollout.healthcheck import wait_until_healthy
+from pytest_benchflow.core.errors import BenchflowError, Category
+from pytest_benchflow.rollout.setup import wait_until_healthy
 from pytest_benchflow.tasks import Healthcheck
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from fake_sandbox import FakeSandbox, failed
 
-from pytest_benchflow.errors import SandboxError
+from pytest_benchflow.core.errors import SandboxError
 from pytest_benchflow.rollout.outbox import (
     MAX_BYTES,
     MAX_FILES,
@@ -24,7 +24,7 @@ from pytest_benchflow.rollout.outbox import (
     with_messages,
 )
 from pytest_benchflow.sandboxes import Sandbox, SandboxSpec
-from pytest_benchflow.sandboxes.local import LocalBackend
+from pytest_benchflow.sandboxes.local.backend import LocalBackend
 
 needs_users = pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user's sandbox knows only root")
 ROLES = ["coder", "reviewer"]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from fake_sandbox import FakeComposed, FakeSandbox
 
-from pytest_benchflow.errors import UsageError
-from pytest_benchflow.rollout.preparation import check_services
+from pytest_benchflow.core.errors import UsageError
+from pytest_benchflow.rollout.setup import check_services
 from pytest_benchflow.tasks import load_task
 
 

@@ -9,10 +9,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from pytest_benchflow.errors import BenchflowError, UsageError
+from pytest_benchflow.core.errors import BenchflowError, UsageError
 from pytest_benchflow.rollout import (
     ROLLOUT_SCHEMA,
     FunctionUser,
@@ -23,8 +22,8 @@ from pytest_benchflow.rollout import (
     load_rollout_file,
     rollout_config_from_yaml,
 )
-from pytest_benchflow.rollout.files import AgentEntry, RoleEntry, SceneEntry
 from pytest_benchflow.rollout.files.load import RolloutFileError, read_mapping
+from pytest_benchflow.rollout.files.model import AgentEntry, RoleEntry, SceneEntry
 from pytest_benchflow.rollout.files.schema import RolloutTable, json_schema
 from pytest_benchflow.rollout.scenes import Role
 

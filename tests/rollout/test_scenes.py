@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from project import write_native_task
 
-from pytest_benchflow.errors import UsageError
-from pytest_benchflow.rollout.native import document_prompts, document_scenes
+from pytest_benchflow.core.errors import UsageError
 from pytest_benchflow.rollout.scenes import (
     FALLBACK_PROMPT,
     INSTRUCTION,
@@ -18,6 +17,8 @@ from pytest_benchflow.rollout.scenes import (
     Scene,
     Turn,
     compile_scenes_to_steps,
+    document_prompts,
+    document_scenes,
     plan_turns,
     session_key,
 )

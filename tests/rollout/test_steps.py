@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from pytest_benchflow.rollout.steps import combine, reaches
+from pytest_benchflow.rollout.limits import combine, reaches
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pytest_benchflow.agents import AgentRegistry
-from pytest_benchflow.errors import CannotRunHere, Category, UnsupportedError
-from pytest_benchflow.rollout.support import refuse_unsupported
+from pytest_benchflow.core.errors import CannotRunHere, Category, UnsupportedError
+from pytest_benchflow.rollout.checks import refuse_unsupported
 from pytest_benchflow.sandboxes import Capabilities, Sandbox, SandboxSpec
 from pytest_benchflow.tasks import load_task
 

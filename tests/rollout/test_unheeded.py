@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_benchflow.agents import AgentRegistry
-from pytest_benchflow.rollout.unheeded import unheeded_notes
+from pytest_benchflow.rollout.checks import unheeded_notes
 from pytest_benchflow.tasks import load_task
 
 PLUGINS = "[verifier] pytest_plugins has no effect: pytest loads the plugins that the verifier's image has"

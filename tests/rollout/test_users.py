@@ -7,22 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from pytest_benchflow.errors import UsageError
-from pytest_benchflow.rollout.loops import (
-    MAX_FEEDBACK_CHARS,
-    Feedback,
-    LoopStrategy,
-    failing_names,
-    feedback_text,
-    loop_report,
-    parse_loop,
-)
+from pytest_benchflow.core.errors import UsageError
 from pytest_benchflow.rollout.users import (
+    MAX_FEEDBACK_CHARS,
     BaseUser,
+    Feedback,
     FunctionUser,
+    LoopStrategy,
     PassthroughUser,
     RoundResult,
+    failing_names,
+    feedback_text,
     load_user,
+    loop_report,
+    parse_loop,
     round_record,
 )
 from pytest_benchflow.verify import Checks

@@ -10,7 +10,7 @@ import pytest
 from sandbox_helpers import StartSandbox
 
 from pytest_benchflow.sandboxes import Sandbox, SandboxSpec
-from pytest_benchflow.sandboxes.local import LocalBackend
+from pytest_benchflow.sandboxes.local.backend import LocalBackend
 
 
 @pytest.fixture(scope="session")

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pytest_benchflow.sandboxes import Sandbox
-from pytest_benchflow.sandboxes.local import LocalBackend
-from pytest_benchflow.sandboxes.local.environment import Host
+from pytest_benchflow.sandboxes.local.backend import LocalBackend
+from pytest_benchflow.sandboxes.local.host import Host
 
 StartSandbox = Callable[..., Awaitable[Sandbox]]
 

@@ -7,15 +7,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from pytest_benchflow.errors import BuildError, UnsupportedError
-from pytest_benchflow.sandboxes.local.dockerfile import KEYWORDS, Instruction, parse
-from pytest_benchflow.sandboxes.local.image import Copy, Run
-from pytest_benchflow.sandboxes.local.plan import make_plan
-from pytest_benchflow.sandboxes.local.substitution import SubstitutionError, expand, split_words
-from pytest_benchflow.sandboxes.patterns import IgnoreRules, matches
+from pytest_benchflow.core.errors import BuildError, UnsupportedError
+from pytest_benchflow.sandboxes.build_context import IgnoreRules, matches
+from pytest_benchflow.sandboxes.dockerfile import KEYWORDS, Instruction, parse
+from pytest_benchflow.sandboxes.local.interpreter import Copy, Run, SubstitutionError, expand, make_plan, split_words
 
 
 def instructions(text: str) -> list[Instruction]:

@@ -10,17 +10,16 @@ from pathlib import Path
 import pytest
 from sandbox_helpers import needs_users, only_root
 
-from pytest_benchflow.errors import SandboxError
-from pytest_benchflow.sandboxes.local import place
-from pytest_benchflow.sandboxes.local.place import Place, choose
-from pytest_benchflow.sandboxes.local.uppers import directory_holds_writes
+from pytest_benchflow.core.errors import SandboxError
+from pytest_benchflow.sandboxes.local import host
+from pytest_benchflow.sandboxes.local.host import Place, choose, directory_holds_writes
 
 PRIVILEGED = os.geteuid() == 0
 
 
 @pytest.fixture
 def spare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(place, "spare_layers", lambda: tmp_path / "spare")
+    monkeypatch.setattr(host, "spare_layers", lambda: tmp_path / "spare")
     return tmp_path / "spare"
 
 
@@ -76,7 +75,7 @@ def test_attributes_that_the_caller_may_not_set_do_not_count(tmp_path: Path) -> 
 READ_ONLY = """
 import sys
 from pathlib import Path
-from pytest_benchflow.sandboxes.local import place
+from pytest_benchflow.sandboxes.local import host
 from pytest_benchflow.sandboxes.local.guest import libc
 
 wanted = Path(sys.argv[1], "layers")
@@ -85,10 +84,10 @@ libc.unshare(libc.CLONE_NEWNS)
 libc.mount("none", "/", flags=libc.MS_REC | libc.MS_PRIVATE)
 libc.mount("tmpfs", str(wanted), "tmpfs", libc.MS_RDONLY, "mode=755")
 for spare in (Path(sys.argv[1], "spare"), Path("/proc/none")):
-    place.spare_layers = lambda: spare
+    host.spare_layers = lambda: spare
     try:
-        print(place.choose(wanted, privileged=True).path.name)
-    except place.SandboxError as error:
+        print(host.choose(wanted, privileged=True).path.name)
+    except host.SandboxError as error:
         print(error)
 """
 
@@ -106,7 +105,7 @@ CONTAINER = """
 import os, subprocess, sys
 from pathlib import Path
 from pytest_benchflow.sandboxes.local.guest import libc
-from pytest_benchflow.sandboxes.local.place import _cover_with_memory
+from pytest_benchflow.sandboxes.local.host import _cover_with_memory
 
 top = sys.argv[1]
 libc.unshare(libc.CLONE_NEWNS)

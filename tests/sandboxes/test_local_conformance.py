@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from pytest_benchflow.sandboxes.local.cgroups import find_parents
-from pytest_benchflow.testing import SandboxConformance
+from pytest_benchflow.testing.conformance import SandboxConformance
 
 PARENTS = find_parents(Path("/proc/self/mountinfo").read_text(), Path("/proc/self/cgroup").read_text())
 CONTROLLERS = {name for parent in PARENTS for name in parent.controllers}

@@ -22,8 +22,8 @@ import pytest
 from sandbox_helpers import StartSandbox, output
 
 from pytest_benchflow.sandboxes import Limits, Sandbox, SandboxSpec
-from pytest_benchflow.sandboxes.local import LocalBackend
-from pytest_benchflow.sandboxes.local.guest.privileges import KEPT
+from pytest_benchflow.sandboxes.local.backend import LocalBackend
+from pytest_benchflow.sandboxes.local.guest.security import KEPT
 
 ROOT_ONLY = os.geteuid() != 0
 WHO = ["root"] if ROOT_ONLY else ["root", "nobody"]

@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from pytest_benchflow.errors import UsageError
+from pytest_benchflow.core.errors import UsageError
 from pytest_benchflow.sandboxes import SandboxRegistry, registry
-from pytest_benchflow.sandboxes.local import LocalBackend
-from pytest_benchflow.sandboxes.local.environment import Host
+from pytest_benchflow.sandboxes.local.backend import LocalBackend, explain
+from pytest_benchflow.sandboxes.local.host import Host
 from pytest_benchflow.sandboxes.local.layers import LayerStore
-from pytest_benchflow.sandboxes.local.preflight import explain
 
 
 def test_local_is_always_there() -> None:
@@ -98,7 +97,7 @@ def test_a_kernel_without_overlays_for_users_is_named(tmp_path: Path) -> None:
 
 def test_layers_depend_on_the_systems_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     database = tmp_path / "installed"
-    monkeypatch.setattr("pytest_benchflow.sandboxes.local.environment._SYSTEM_STATE", (str(database),))
+    monkeypatch.setattr("pytest_benchflow.sandboxes.local.host._SYSTEM_STATE", (str(database),))
     identities = [HOST.identity()]
     for moment in (1, 2):
         database.touch()

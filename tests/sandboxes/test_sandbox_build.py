@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 from sandbox_helpers import StartSandbox, needs_users, only_root, output
 
-from pytest_benchflow.errors import BuildError, UnsupportedError
+from pytest_benchflow.core.errors import BuildError, UnsupportedError
 from pytest_benchflow.sandboxes import SandboxSpec, local_layers, local_leftovers
-from pytest_benchflow.sandboxes.local import LocalBackend
+from pytest_benchflow.sandboxes.local.backend import LocalBackend
 
 Write = Callable[..., Path]
 

@@ -12,10 +12,10 @@ import pytest
 from sandbox_helpers import StartSandbox, needs_users, only_root, output
 
 from pytest_benchflow.sandboxes import Sandbox, SandboxSpec
-from pytest_benchflow.sandboxes.local import LocalBackend
-from pytest_benchflow.sandboxes.local.environment import Host
+from pytest_benchflow.sandboxes.local.backend import LocalBackend
 from pytest_benchflow.sandboxes.local.guest import hostview
-from pytest_benchflow.sandboxes.local.mirror import _copy
+from pytest_benchflow.sandboxes.local.host import Host
+from pytest_benchflow.sandboxes.local.layers import _copy
 
 
 @pytest.mark.parametrize("path", ["/root", "/home", "/srv", "/mnt", "/media", "/run", "/tmp", "/var/log", "/var/spool"])

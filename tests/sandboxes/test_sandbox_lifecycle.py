@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from sandbox_helpers import StartSandbox, zygotes
 
-from pytest_benchflow.errors import SandboxError, UnsupportedError
+from pytest_benchflow.core.errors import SandboxError, UnsupportedError
 from pytest_benchflow.sandboxes import SandboxSpec
-from pytest_benchflow.sandboxes.local import LocalBackend
+from pytest_benchflow.sandboxes.local.backend import LocalBackend
 
 
 def running(mark: str) -> list[int]:

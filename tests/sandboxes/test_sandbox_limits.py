@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 from sandbox_helpers import StartSandbox, needs_users, only_root, output
 
-from pytest_benchflow.errors import SandboxError
+from pytest_benchflow.core.errors import SandboxError
 from pytest_benchflow.sandboxes import Limits, Sandbox, SandboxSpec
-from pytest_benchflow.sandboxes.local import LocalBackend, cgroups
+from pytest_benchflow.sandboxes.local import cgroups
+from pytest_benchflow.sandboxes.local.backend import LocalBackend
 from pytest_benchflow.sandboxes.local.cgroups import Cgroups, Parent, find_parents
 
 PARENTS = find_parents(Path("/proc/self/mountinfo").read_text(), Path("/proc/self/cgroup").read_text())

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from sandbox_helpers import on_disk, output
 
-from pytest_benchflow.removal import remove_tree
+from pytest_benchflow.core.removal import remove_tree
 from pytest_benchflow.sandboxes import Limits, Sandbox, SandboxSpec
-from pytest_benchflow.sandboxes.local import LocalBackend
+from pytest_benchflow.sandboxes.local.backend import LocalBackend
 from pytest_benchflow.testing.snapshots import SnapshotTests
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from sandbox_helpers import StartSandbox, processes, zygotes
 
-from pytest_benchflow.errors import SandboxError
+from pytest_benchflow.core.errors import SandboxError
 from pytest_benchflow.sandboxes import Limits, Sandbox, SandboxSpec
-from pytest_benchflow.sandboxes.local import LocalBackend
-from pytest_benchflow.sandboxes.local.guest import tree
+from pytest_benchflow.sandboxes.local.backend import LocalBackend
+from pytest_benchflow.sandboxes.local.guest import programs
 
 
 async def test_env_is_added_to_the_sandbox_own(sandbox: Sandbox) -> None:
@@ -93,10 +93,10 @@ def test_what_a_supervisor_is_about_to_start_is_killed_too(monkeypatch: pytest.M
     supervisor = os.getpid()
     done: list[str] = []
     states = iter("RRT")
-    monkeypatch.setattr(tree, "_signal", lambda pid, number: done.append(f"{number.name} {pid}"))
-    monkeypatch.setattr(tree, "_state_and_parent", lambda pid: (next(states), 1))
+    monkeypatch.setattr(programs, "_signal", lambda pid, number: done.append(f"{number.name} {pid}"))
+    monkeypatch.setattr(programs, "_state_and_parent", lambda pid: (next(states), 1))
     # The child that was on its way is seen only once its parent has stopped.
     found = iter([[7], [7], [7], []])
-    monkeypatch.setattr(tree, "descendants", lambda root: next(found) if next(states, None) is None else [])
-    tree.kill(supervisor)
+    monkeypatch.setattr(programs, "descendants", lambda root: next(found) if next(states, None) is None else [])
+    programs.kill(supervisor)
     assert done == [f"SIGSTOP {supervisor}", "SIGSTOP 7", "SIGKILL 7", f"SIGKILL {supervisor}"]

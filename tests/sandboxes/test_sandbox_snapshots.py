@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from sandbox_helpers import StartSandbox, needs_users, output
 
-from pytest_benchflow.errors import SandboxError
+from pytest_benchflow.core.errors import SandboxError
 from pytest_benchflow.sandboxes import Sandbox, SandboxSpec
-from pytest_benchflow.sandboxes.local import LocalBackend
+from pytest_benchflow.sandboxes.local.backend import LocalBackend
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ async def test_a_snapshot_that_fails_leaves_nothing_and_everything_runs_on(
     before = set(os.listdir(layers)) if layers.exists() else set()
     process = await sandbox.open_process(["cat"])
     with monkeypatch.context() as patch:
-        patch.setattr("pytest_benchflow.sandboxes.local.snapshots._CODE", "raise OSError('disk full')")
+        patch.setattr("pytest_benchflow.sandboxes.local.layers._CODE", "raise OSError('disk full')")
         with pytest.raises(SandboxError, match="snapshot could not be written: OSError: disk full"):
             await sandbox.snapshot()
     assert set(os.listdir(layers)) == before

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from sandbox_helpers import StartSandbox, needs_users, only_root
 
-from pytest_benchflow.errors import UnsupportedError
+from pytest_benchflow.core.errors import UnsupportedError
 from pytest_benchflow.sandboxes import Sandbox
 
 

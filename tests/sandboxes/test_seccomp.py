@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from pytest_benchflow.sandboxes.local.guest import libc, seccomp
+from pytest_benchflow.sandboxes.local.guest import libc, security
 
 ALLOW, EPERM, ENOSYS, NOTHING = "allow", "EPERM", "ENOSYS", "success without effect"
 MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
@@ -52,7 +52,7 @@ def answer(machine: str, number: int, *arguments: int, architecture: int | None 
     """Run the filter of a machine on one call."""
     column, own = MACHINES[machine]
     data = struct.pack("<iIQ6Q", number, architecture or own, 0, *(*arguments, *[0] * 6)[:6])
-    code = list(struct.iter_unpack("HBBI", seccomp._program(column, own, privileged=privileged)))
+    code = list(struct.iter_unpack("HBBI", security._program(column, own, privileged=privileged)))
     at = accumulator = 0
     while True:
         operation, true, false, operand = code[at]

@@ -8,7 +8,7 @@ import pytest
 from fake_sandbox import FakeSandbox, failed, ok
 from project import Project
 
-from pytest_benchflow.errors import BadValue, SandboxError
+from pytest_benchflow.core.errors import BadValue, SandboxError
 from pytest_benchflow.services import (
     SERVICES,
     ServiceConfig,

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from pytest_benchflow.errors import Category
-from pytest_benchflow.tasks import MissingVariables, missing_variables, resolve_env, resolve_headers
+from pytest_benchflow.configfile import MissingVariables, missing_variables, resolve_env, resolve_headers
+from pytest_benchflow.core.errors import Category
 
 HOST = {"A": "1", "EMPTY": ""}
 ROWS = [

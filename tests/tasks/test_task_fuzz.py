@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 import tomli
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
-from pytest_benchflow.tasks import TaskConfig, TaskError, TaskIndex, load_task
+from pytest_benchflow.configfile import TaskError
+from pytest_benchflow.configfile.sources import TomlSource, key_lines
+from pytest_benchflow.tasks import TaskConfig, TaskIndex, load_task
 from pytest_benchflow.tasks.document import DocumentConfig
-from pytest_benchflow.tasks.full_head import full_head
-from pytest_benchflow.tasks.plain_head import plain_head
-from pytest_benchflow.tasks.toml_source import TomlSource, key_lines
+from pytest_benchflow.tasks.load import full_head
+from pytest_benchflow.tasks.summary import plain_head
 
 EXAMPLES = int(os.environ.get("BF_FUZZ_EXAMPLES", "150"))
 fuzz = settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
@@ -252,8 +252,36 @@ def test_toml_and_front_matter_mean_the_same(root, data):
     }
 
 
-ODD = [0, -1, 1, 0.5, 1e300, float("inf"), float("nan"), True, "", "x", "60", "1.4", "a/b", "a/..", "a/b\n", "allowlist"]
-ODD += [[], ["x"], [1], [{"name": "x"}], [{"name": "x", "email": "y"}], [{"email": "y"}], [{"name": 1}], {}, {"A": "b"}, {"A": 1}]
+ODD = [
+    0,
+    -1,
+    1,
+    0.5,
+    1e300,
+    float("inf"),
+    float("nan"),
+    True,
+    "",
+    "x",
+    "60",
+    "1.4",
+    "a/b",
+    "a/..",
+    "a/b\n",
+    "allowlist",
+]
+ODD += [
+    [],
+    ["x"],
+    [1],
+    [{"name": "x"}],
+    [{"name": "x", "email": "y"}],
+    [{"email": "y"}],
+    [{"name": 1}],
+    {},
+    {"A": "b"},
+    {"A": 1},
+]
 ODD += [{"": "b"}, {"A=B": "c"}, {"A": "\0"}]
 TABLES = {
     "task": ["name", "version", "description", "authors", "keywords"],
@@ -261,8 +289,20 @@ TABLES = {
     "agent": ["timeout_sec", "user", "timeout"],
     "verifier": ["timeout_sec", "env", "type"],
     "solution": ["timeout_sec", "env"],
-    "environment": ["build_timeout_sec", "docker_image", "cpus", "memory_mb", "storage_mb", "gpus", "allow_internet"]
-    + ["env", "os", "memory", "image", "network_mode"],
+    "environment": [
+        "build_timeout_sec",
+        "docker_image",
+        "cpus",
+        "memory_mb",
+        "storage_mb",
+        "gpus",
+        "allow_internet",
+        "env",
+        "os",
+        "memory",
+        "image",
+        "network_mode",
+    ],
 }
 AROUND = {"agent": {"timeout_sec": 5}, "task": {"name": "a/b"}}
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_benchflow.tasks import TaskError, load_task
+from pytest_benchflow.configfile import TaskError
+from pytest_benchflow.tasks import load_task
 
 FILES = {
     "tests/keep.txt": "",

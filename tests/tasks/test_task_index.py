@@ -10,8 +10,8 @@ import time
 
 import pytest
 
-from pytest_benchflow.tasks import RunHints, TaskError, TaskHead, TaskIndex, find_task_file, load_task
-from pytest_benchflow.tasks import index as index_module
+from pytest_benchflow.configfile import TaskError
+from pytest_benchflow.tasks import RunHints, TaskHead, TaskIndex, find_task_file, index as index_module, load_task
 
 TOML = """
 [task]
@@ -42,11 +42,11 @@ def cache(tmp_path):
 @pytest.fixture
 def parses(monkeypatch):
     """Count the parses."""
-    from pytest_benchflow.tasks import parse_head
+    from pytest_benchflow.tasks import summary
 
     calls = []
-    real = parse_head.parse_head
-    monkeypatch.setattr(parse_head, "parse_head", lambda *a: calls.append(a) or real(*a))
+    real = summary.parse_head
+    monkeypatch.setattr(summary, "parse_head", lambda *a: calls.append(a) or real(*a))
     return calls
 
 

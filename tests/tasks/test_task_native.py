@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_benchflow.tasks import RunHints, TaskError, TaskIndex, find_task_file, load_task
+from pytest_benchflow.configfile import TaskError
+from pytest_benchflow.tasks import RunHints, TaskIndex, find_task_file, load_task
 
 FRONT = """\
 task:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_benchflow.tasks import TaskError, load_task, service_mentions
+from pytest_benchflow.configfile import TaskError
+from pytest_benchflow.tasks import load_task, service_mentions
 
 COMPOSE = {"environment/docker-compose.yaml": "services:\n  main: {}\n  db: {image: postgres}\n  web: {image: nginx}\n"}
 STEP = {"steps/one/instruction.md": "First.\n"}
@@ -55,7 +56,8 @@ def problems(path) -> list[str]:
         (
             "db",
             {},
-            'is "db", but there is no environment/docker-compose.yaml; describe the service there, or leave the key out',
+            'is "db", but there is no environment/docker-compose.yaml; '
+            "describe the service there, or leave the key out",
         ),
     ],
     ids=["near miss", "unknown", "no compose file"],

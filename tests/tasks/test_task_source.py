@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pytest_benchflow.tasks import SourceError, SourceSpec, fetch_source, parse_source
-from pytest_benchflow.tasks.git import Git, GitFailed
+from pytest_benchflow.tasks.git_source import Git, GitFailed
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
 PARSED = [

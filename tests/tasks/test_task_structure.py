@@ -6,8 +6,9 @@ import os
 
 import pytest
 
-from pytest_benchflow.tasks import TaskError, TaskIndex, load_task
-from pytest_benchflow.tasks.text import MAX_BYTES
+from pytest_benchflow.configfile import TaskError
+from pytest_benchflow.configfile.sources import MAX_BYTES
+from pytest_benchflow.tasks import TaskIndex, load_task
 
 STEPS = '[[steps]]\nname = "one"\n[[steps]]\nname = "two"\n'
 SEPARATE = '[verifier]\nenvironment_mode = "separate"\n'
@@ -175,7 +176,7 @@ def test_an_unreadable_file(make_task, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     task = make_task()
-    monkeypatch.setattr("pytest_benchflow.tasks.text.os.open", denied)
+    monkeypatch.setattr("pytest_benchflow.configfile.sources.os.open", denied)
     with pytest.raises(TaskError, match=r"task.toml: cannot be read \(Permission denied\); check its permissions"):
         load_task(task)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_benchflow.tasks import TaskError, load_task
+from pytest_benchflow.configfile import TaskError
+from pytest_benchflow.tasks import load_task
 
 HINTS = [
     ("[environment]\nmemory_bm = 1", "2: [environment] memory_bm is not a known key; did you mean memory_mb?"),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_benchflow.errors import Category
-from pytest_benchflow.tasks import TaskError, load_task
+from pytest_benchflow.configfile import TaskError
+from pytest_benchflow.core.errors import Category
+from pytest_benchflow.tasks import load_task
 
 REFUSED = [
     # [task]

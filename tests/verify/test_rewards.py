@@ -9,10 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from pytest_benchflow.errors import Category, RewardError
+from pytest_benchflow.core.errors import Category, RewardError
 from pytest_benchflow.verify import headline, read_rewards
 from pytest_benchflow.verify.rewards import parse_json, parse_txt
 

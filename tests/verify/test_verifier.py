@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from fake_sandbox import Answer, FakeSandbox, ok
 
-from pytest_benchflow.errors import BenchflowError, SandboxError
+from pytest_benchflow.core.errors import BenchflowError, SandboxError
 from pytest_benchflow.tasks import load_task
 from pytest_benchflow.verify import Verifier
 

@@ -5,11 +5,8 @@ bundle = await BundleStore().provide(BundleSpec("gemini", "0.61.0", node="22.23.
 sandbox = backend.create(SandboxSpec("s", mounts=(bundle.mount(),)))
 await sandbox.start()
 prefix = await bundle.put_in(sandbox)
-process = await sandbox.open_process([f"{prefix}/bin/gemini", "--acp"])
-"""
+process = await sandbox.open_process([f"{prefix}/bin/gemini", "--acp"])"""
 
-from .bundle import Bundle
-from .spec import BundleSpec
-from .store import BundleStore
+from pytest_benchflow.core.lazy import lazy_exports
 
-__all__ = ["Bundle", "BundleSpec", "BundleStore"]
+__getattr__, __dir__ = lazy_exports(__name__, __file__)

@@ -8,12 +8,11 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_benchflow.cache import locked_files, temporary_name
-from pytest_benchflow.errors import InstallError
-from pytest_benchflow.removal import remove_tree
-
-from .command import Commands
-from .wrappers import NODE, command_of, write_wrapper
+from pytest_benchflow.agents.bundles.commands import Commands
+from pytest_benchflow.agents.bundles.wrappers import NODE, command_of, write_wrapper
+from pytest_benchflow.core.errors import InstallError
+from pytest_benchflow.core.files import locked_files, temporary_name
+from pytest_benchflow.core.removal import remove_tree
 
 #: Lines of npm that say nothing about the reason.
 _NOISE = ("A complete log of this run", "syscall ", "errno ", "path ", "Note that you can also", "If you are behind")

@@ -9,24 +9,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_benchflow.errors import BadValue, BenchflowError
-from pytest_benchflow.rollout.files.model import NO_USER, AgentEntry, RoleEntry, RolloutFile, SceneEntry, UserEntry
-from pytest_benchflow.rollout.files.older import IDLE_KEYS, SYNONYMS, HarborTable, OlderTable
-from pytest_benchflow.rollout.scenes import INSTRUCTION, Turn, check_scenes
-from pytest_benchflow.tasks import (
+from pytest_benchflow.configfile import (
     Problem,
-    SourceSpec,
     Table,
     TaskError,
     YamlSource,
-    check_settings,
-    parse_source,
     read_text,
     resolve_headers,
+    validate_model,
 )
+from pytest_benchflow.core.errors import BadValue, BenchflowError
+from pytest_benchflow.rollout.files.model import NO_USER, AgentEntry, RoleEntry, RolloutFile, SceneEntry, UserEntry
+from pytest_benchflow.rollout.files.older import IDLE_KEYS, SYNONYMS, HarborTable, OlderTable
+from pytest_benchflow.rollout.scenes import INSTRUCTION, Turn, check_scenes
+from pytest_benchflow.tasks import SourceSpec, parse_source
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout.files.schema import RoleTable, SceneTable, SourceTable, UserTable
+
 
 KeyPath = tuple[str | int, ...]
 
@@ -103,8 +103,8 @@ class _Reader:
 
     def _check(self) -> tuple[OlderTable | HarborTable | None, list[Problem]]:
         if self.source.data.keys().isdisjoint({"agents", "datasets"}):
-            return check_settings(self.source, OlderTable)
-        return check_settings(self.source, HarborTable)
+            return validate_model(self.source, OlderTable)
+        return validate_model(self.source, HarborTable)
 
     def _shared(self, table: OlderTable | HarborTable) -> dict[str, Any]:
         skills_dir, mode = self._at(table.skills_dir), table.skill_mode

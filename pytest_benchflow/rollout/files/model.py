@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_benchflow.agents import FREE_AGENTS
-from pytest_benchflow.errors import BadValue
+from pytest_benchflow.core.errors import BadValue
 from pytest_benchflow.rollout.scenes import Capabilities, Role, Scene, Turn
 from pytest_benchflow.rollout.users import BaseUser, load_user
 
 if TYPE_CHECKING:
+    from pytest_benchflow.configfile import Problem
     from pytest_benchflow.rollout.config import RolloutConfig
-    from pytest_benchflow.tasks import Problem, SourceSpec
+    from pytest_benchflow.tasks import SourceSpec
 
 
 #: As `sandbox_user`, root.
@@ -156,7 +157,7 @@ class RolloutFile:
 
     def config(self, task_path: Path | str | None = None) -> RolloutConfig:
         """Return the configuration of one rollout: on the file's task, or the one given."""
-        from pytest_benchflow.rollout.run import make_config
+        from pytest_benchflow.rollout.rollout import make_config
 
         return make_config({**self.said(), **self._played(), "task_path": self._task(task_path)})
 

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
+from pytest_benchflow.configfile import Table, quoted, refuse
 from pytest_benchflow.rollout.files.schema import (
     Env,
     Idle,
@@ -19,7 +20,6 @@ from pytest_benchflow.rollout.files.schema import (
     Tracking,
     UserName,
 )
-from pytest_benchflow.tasks import Table, quoted, refuse
 
 #: Older words for the same thing, by the word of today.
 SYNONYMS = {

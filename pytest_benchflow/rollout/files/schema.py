@@ -7,9 +7,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
-from pytest_benchflow.errors import BadValue, BenchflowError
-from pytest_benchflow.rollout.loops import parse_loop
-from pytest_benchflow.tasks import Table, parse_source, quoted, refuse
+from pytest_benchflow.configfile import Table, quoted, refuse
+from pytest_benchflow.core.errors import BadValue, BenchflowError
+from pytest_benchflow.rollout.users import parse_loop
+from pytest_benchflow.tasks import parse_source
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Text = Annotated[str, Field(min_length=1)]

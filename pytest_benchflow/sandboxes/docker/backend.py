@@ -9,19 +9,17 @@ import uuid
 from dataclasses import replace
 from typing import Any
 
-from pytest_benchflow.compose_file import compose_file
-from pytest_benchflow.errors import BenchflowError, SandboxError
+from pytest_benchflow.core.errors import BenchflowError, SandboxError
+from pytest_benchflow.core.files import compose_file
 from pytest_benchflow.sandboxes.base import Capabilities, SandboxSpec
-
-from .address import Address, find_address
-from .compose import ComposeStarter
-from .engine import Engine
-from .images import Images
-from .leftovers import remove_leftovers
-from .plan import EngineFacts
-from .projects import Watcher
-from .sandbox import DockerSandbox
-from .starter import Starter
+from pytest_benchflow.sandboxes.docker.cleanup import remove_leftovers
+from pytest_benchflow.sandboxes.docker.client import Address, Engine, find_address
+from pytest_benchflow.sandboxes.docker.container_spec import EngineFacts
+from pytest_benchflow.sandboxes.docker.containers import Starter
+from pytest_benchflow.sandboxes.docker.images import Images
+from pytest_benchflow.sandboxes.docker.project import ComposeStarter
+from pytest_benchflow.sandboxes.docker.project_watcher import Watcher
+from pytest_benchflow.sandboxes.docker.sandbox import DockerSandbox
 
 _CAPABILITIES = dict.fromkeys(
     ("no_network", "docker_image", "compose", "services", "users", "mounts", "keeps", "snapshots"), True

@@ -1,23 +1,112 @@
-"""The runner's line to PID 1 of a container: its lease, and a fast way to run commands.
+"""The runner's channel to PID 1 of a container: its lease, and a fast way to run commands.
 
-A command through the engine costs it about 60 ms of work; PID 1 starts one in 2 ms. While the line is in use, or once
-a background process has kept its streams, commands go through the engine instead.
+A command through the engine costs it about 60 ms of work; PID 1 starts one in 2 ms. While the channel is in use, or
+once a background process has kept its streams, commands go through the engine instead.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 
-from pytest_benchflow.errors import SandboxError
+from pytest_benchflow.core.errors import SandboxError
+from pytest_benchflow.sandboxes.docker.connection import Connection
+from pytest_benchflow.sandboxes.docker.guest import script
+from pytest_benchflow.sandboxes.docker.streams import STDERR, STDOUT, frames
 
-from .answer import Answer, Ended
-from .connection import Connection
-from .frames import frames
-from .guest import script
-from .quoting import can_export, quote
+Sink = Callable[[bytes], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a command ended."""
+
+    status: str
+    """Its exit status, or a word of the guest's scripts: `cwd` if the directory was missing."""
+    note: str
+    """`1` if another process still has its streams."""
+
+
+class Answer:
+    """Takes the pieces of both streams until each has told the end of the request."""
+
+    def __init__(self, stdout: Sink, stderr: Sink, *, nonce: str | None = None) -> None:
+        self.nonce = nonce or secrets.token_hex(12)
+        self._searches = {STDOUT: _Search(self.nonce, stdout), STDERR: _Search(self.nonce, stderr)}
+        self.ended: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+        # Nobody may be waiting any more when the connection is lost.
+        self.ended.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+
+    async def feed(self, stream: int, data: bytes) -> None:
+        """Take the next piece of a stream; what follows the end is dropped."""
+        search = self._searches[stream]
+        await search.feed(data)
+        if all(each.found is not None for each in self._searches.values()) and not self.ended.done():
+            assert search.found is not None
+            status, _, note = search.found.decode(errors="replace").partition(" ")
+            self.ended.set_result(Ended(status, note))
+
+    async def flush(self) -> None:
+        """Hand on what was held back because an end might have begun there."""
+        for search in self._searches.values():
+            await search.flush()
+
+
+class _Search:
+    def __init__(self, nonce: str, sink: Sink) -> None:
+        self._mark = b"\0bf " + nonce.encode() + b" "
+        self._sink = sink
+        self._held = b""
+        self.found: bytes | None = None
+
+    async def feed(self, data: bytes) -> None:
+        if self.found is not None:
+            return
+        data = self._held + data
+        start = data.find(self._mark)
+        if start < 0:
+            start = self._possible_start(data)
+        elif (end := data.find(b"\n", start)) >= 0:
+            self.found = data[start + len(self._mark) : end]
+        if start:
+            await self._sink(data[:start])
+        self._held = b"" if self.found is not None else data[start:]
+
+    async def flush(self) -> None:
+        if self._held:
+            held, self._held = self._held, b""
+            await self._sink(held)
+
+    def _possible_start(self, data: bytes) -> int:
+        """Return where a mark may begin whose rest has not come yet."""
+        start = data.find(b"\0", max(0, len(data) - len(self._mark) + 1))
+        while start >= 0 and not self._mark.startswith(data[start:]):
+            start = data.find(b"\0", start + 1)
+        return len(data) if start < 0 else start
+
+
+#: Variables that bash keeps to itself.
+_READ_ONLY = frozenset({"BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID"})
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def quote(text: str | bytes) -> str:
+    """Return one word on one line of ASCII that bash takes for `text`; NUL bytes cannot be in it."""
+    data = text.encode(errors="surrogateescape") if isinstance(text, str) else text
+    return "$'" + "".join(map(_ESCAPED.__getitem__, data)) + "'"
+
+
+def can_export(name: str) -> bool:
+    """Say whether bash can give a variable of this name to a program."""
+    return _NAME.fullmatch(name) is not None and name not in _READ_ONLY
+
+
+_ESCAPED = [chr(byte) if 32 <= byte < 127 and byte not in b"'\\" else f"\\{byte:03o}" for byte in range(256)]
+
 
 #: PID 1 needs no more than this to run the rest, which comes over the line and so is in nobody's process list.
 BOOTSTRAP = ("bash", "-p", "-c", 'IFS= read -r bf_line && eval "eval $bf_line"', "bf-init")

@@ -1,80 +1,258 @@
-"""Start and end compose projects, one per sandbox; its service `main` is the sandbox, the others are sidecars."""
+"""What is put under and over a task's compose file, and how `docker compose` is run: no library does that."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import re
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
+from pytest_benchflow.core.errors import SandboxError, UnsupportedError
 from pytest_benchflow.sandboxes.base import SandboxSpec
+from pytest_benchflow.sandboxes.docker.channel import BOOTSTRAP
+from pytest_benchflow.sandboxes.docker.client import Address
+from pytest_benchflow.sandboxes.docker.container_spec import (
+    PIDS_LIMIT,
+    STOP_SIGNAL,
+    EngineFacts,
+    ImageFacts,
+    volume_name,
+)
+from pytest_benchflow.sandboxes.docker.images import BUILDKIT_CHATTER
 
-from .container import Container
-from .plan import ImageFacts, notes_for
-from .project import Project
-from .projects import Watcher
-from .service import DockerService
-from .starter import Kept, Starter, end_programs
+_NO_COMPOSE = ("is not a docker command", "unknown shorthand flag", "unknown command")
 
 
-class ComposeStarter:
-    """Does for compose projects what `Starter` does for containers."""
+class ComposeFailed(Exception):
+    """A compose command ended with an error; `output` is what it said."""
 
-    snapshots = None
+    def __init__(self, output: str) -> None:
+        super().__init__(output)
+        self.output = output
 
-    def __init__(self, starter: Starter, watcher: Watcher) -> None:
-        self._starter = starter
-        self._watcher = watcher
-        self._projects: dict[str, Project] = {}
 
-    async def image(self, spec: SandboxSpec, container_name: str) -> ImageFacts:
-        """Read the project, build what is missing and return what main's image says about itself."""
-        project = Project(container_name.lower(), spec, self._starter)
+class ComposeCli:
+    """Compose commands on one project."""
+
+    def __init__(
+        self, address: Address, project: str, directory: Path, files: Sequence[Path], variables: Mapping[str, str]
+    ) -> None:
+        self._words = ["docker", "compose", "--project-name", project, "--project-directory", str(directory)]
+        self._words += [word for file in files for word in ("--file", str(file))]
+        self._env = {**address.environment(), **variables, "COMPOSE_ANSI": "never"}
+
+    async def run(self, *words: str, timeout_sec: float) -> str:
+        """Return the output of a command; ComposeFailed if it fails, TimeoutError if it is too slow."""
         try:
-            image = await project.prepare()
-        except BaseException:
-            await project.release()
-            raise
-        self._projects[container_name] = project
-        return image
+            program = await asyncio.create_subprocess_exec(
+                *self._words,
+                *words,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=self._env,
+                start_new_session=True,
+            )
+        except FileNotFoundError:
+            raise _missing() from None
+        try:
+            async with asyncio.timeout(timeout_sec):
+                out, err = await program.communicate()
+        finally:
+            if program.returncode is None:
+                os.killpg(program.pid, signal.SIGKILL)
+                await asyncio.shield(program.wait())
+        if program.returncode != 0:
+            # A build tells its steps on one stream and why it failed on the other.
+            text = "\n".join(filter(None, (part.decode(errors="replace").strip() for part in (out, err))))
+            if any(sign in text for sign in _NO_COMPOSE):
+                raise _missing()
+            raise ComposeFailed(text)
+        return out.decode(errors="replace")
 
-    async def start(self, spec: SandboxSpec, image: ImageFacts, container_name: str) -> Container:
-        """Bring the project up and return its main container."""
-        project = self._projects[container_name]
-        if spec.beside in self._projects:
-            project.refuse_clash(self._projects[spec.beside])
-        await self._starter.engine.thread(lambda: self._watcher.watch(project.name, project.directory))
-        return await project.up(image)
 
-    async def stop(self, container_name: str, container: Container | None) -> None:
-        """Remove the whole project; idempotent."""
-        project = self._projects.pop(container_name, None)
-        if project is not None:
-            await project.down()
-            await self._starter.engine.thread(lambda: self._watcher.forget(project.name))
-        if container is not None:
-            container.close()
-            # The loop closes sockets on its next turn, and may not have one afterwards.
-            await asyncio.sleep(0)
+def _missing() -> SandboxError:
+    return SandboxError(
+        "the task has a docker-compose file, and there is no `docker compose` here",
+        advice="install the Docker CLI with compose v2",
+        retryable=False,
+    )
 
-    async def keep(self, container: Container) -> Kept:
-        """Leave the project without the runner, and main without its processes."""
-        name = next(name for name, project in self._projects.items() if project.container is container)
-        project = self._projects.pop(name)
-        self._watcher.forget(project.name)
-        if not await project.start_main():
-            await end_programs(container)
-        kept = await project.rename_as_kept()
-        await container.channel.keep()
-        container.close()
-        await project.release()
-        return Kept(kept, f"docker compose -p {project.name} down --volumes")
 
-    def notes(self, spec: SandboxSpec) -> list[str]:
-        """Return what the user should know about this sandbox."""
-        return notes_for(spec, self._starter.facts)
+MAIN = "main"
+#: Stands for main's image until the merged file tells where that comes from.
+PLACEHOLDER = "pytest-benchflow:main-image"
+Config = Mapping[str, Any]
+_PROGRESS = re.compile(
+    r"\s*(Network|Volume|Container) \S+\s+(Creating|Created|Recreate|Recreated|Starting|Started|Running|Waiting|Healthy"
+    r"|Exited|Error|Stopping|Stopped|Removing|Removed)\s*"
+)
+_TAIL_LINES = 25
+_FOR_A_TERMINAL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+LOG_DIRS = ("agent", "verifier", "artifacts")
 
-    def service(self, container_name: str, service: str) -> DockerService:
-        """Return another container of the project."""
-        return self._projects[container_name].service(service)
 
-    async def stop_main(self, container_name: str) -> None:
-        """End the container of main, and nothing beside it; idempotent."""
-        await self._projects[container_name].stop_main()
+def variables(spec: SandboxSpec, logs: Path) -> dict[str, str]:
+    """Return what a compose file may interpolate, older tasks' names included."""
+    limits = spec.limits
+    found = {
+        "CONTEXT_DIR": str(spec.environment_dir),
+        "MAIN_IMAGE_NAME": PLACEHOLDER,
+        "PREBUILT_IMAGE_NAME": spec.docker_image or "",
+        "CPUS": f"{limits.cpus:g}" if limits.cpus else "0",
+        "MEMORY": f"{limits.memory_mb}M" if limits.memory_mb else "0",
+        "TEST_DIR": "/tests",
+    }
+    for name in LOG_DIRS:
+        found[f"HOST_{name.upper()}_LOGS_PATH"] = str(logs / name)
+        found[f"ENV_{name.upper()}_LOGS_PATH"] = f"/logs/{name}"
+    return found
+
+
+def base_file() -> dict[str, Any]:
+    """Return the file below the task's own: it only makes sure that there is a main service with an image."""
+    return {"services": {MAIN: {"image": PLACEHOLDER}}}
+
+
+def override_file(
+    config: Config,
+    spec: SandboxSpec,
+    engine: EngineFacts,
+    *,
+    labels: Mapping[str, str],
+    images: Mapping[str, str],
+    workdir: str,
+    lease_sec: int,
+) -> dict[str, Any]:
+    """Return the file above the task's own: labels for all, names for built images, our PID 1 for main."""
+    services: dict[str, dict[str, Any]] = {name: {"labels": dict(labels)} for name in config["services"]}
+    for name, image in images.items():
+        services[name]["image"] = image
+    services[MAIN] |= _main(spec, engine, workdir, lease_sec)
+    override: dict[str, Any] = {"services": services}
+    for kind in ("networks", "volumes"):
+        own = {name for name, value in (config.get(kind) or {}).items() if not (value or {}).get("external")}
+        override[kind] = {name: {"labels": dict(labels)} for name in own}
+    override["volumes"] |= {name: {"external": True, "name": name} for name in map(volume_name, spec.mounts)}
+    if not spec.network:
+        _refuse_own_network(config, spec)
+        # The sidecars stay within reach, the world does not.
+        for network in override["networks"].values():
+            network["internal"] = True
+    return override
+
+
+def _main(spec: SandboxSpec, engine: EngineFacts, workdir: str, lease_sec: int) -> dict[str, Any]:
+    limits = spec.limits
+    # A dollar sign would be a variable.
+    entrypoint = [word.replace("$", "$$") for word in (*BOOTSTRAP, str(lease_sec))]
+    main: dict[str, Any] = {
+        "entrypoint": entrypoint,
+        "command": [],
+        "user": "0",
+        "working_dir": workdir.replace("$", "$$"),
+        "stdin_open": True,
+        "tty": False,
+        "init": False,
+        "restart": "no",
+        "stop_signal": STOP_SIGNAL,
+        "logging": {"driver": "none"},
+        "pids_limit": limits.pids or PIDS_LIMIT,
+    }
+    if spec.mounts:
+        main["volumes"] = [
+            {
+                "type": "volume",
+                "source": volume_name(mount),
+                "target": mount.target.replace("$", "$$"),
+                "read_only": True,
+                "volume": {"nocopy": True},
+            }
+            for mount in spec.mounts
+        ]
+    if limits.cpus:
+        main["cpus"] = min(limits.cpus, engine.cpus)
+    if limits.memory_mb:
+        main["mem_limit"] = main["memswap_limit"] = limits.memory_mb << 20
+    if limits.gpus:
+        if not engine.has_gpus:
+            raise UnsupportedError(f"{spec.name}: gpus = {limits.gpus}, and this Docker engine has no GPU runtime")
+        device = {"driver": "nvidia", "count": limits.gpus, "capabilities": ["gpu"]}
+        main["deploy"] = {"resources": {"reservations": {"devices": [device]}}}
+    return main
+
+
+def _refuse_own_network(config: Config, spec: SandboxSpec) -> None:
+    for name, service in config["services"].items():
+        if service.get("network_mode") not in (None, "none", f"service:{MAIN}"):
+            raise UnsupportedError(
+                f'{spec.name}: service {name} has network_mode = "{service["network_mode"]}" in a task without network'
+            )
+    for name, network in (config.get("networks") or {}).items():
+        if (network or {}).get("external"):
+            raise UnsupportedError(f"{spec.name}: network {name} is external in a task without network")
+
+
+def as_service(image: ImageFacts, service: Config) -> ImageFacts:
+    """Return main's image with what the file says in its place: who its programs are, and where they begin."""
+    user, workdir = service.get("user") or image.user, service.get("working_dir") or image.workdir
+    return replace(image, user=str(user), workdir=workdir)
+
+
+def built_services(config: Config) -> dict[str, Any]:
+    """Return the build section of every service that has one."""
+    return {name: service["build"] for name, service in config["services"].items() if service.get("build")}
+
+
+def unique_things(config: Config, project: str) -> list[str]:
+    """Name what two projects cannot have at once: host ports, container names, subnets, shared networks and volumes."""
+    return sorted(set(_unique_things(config, project)))
+
+
+def _unique_things(config: Config, project: str) -> Iterator[str]:
+    for service in config["services"].values():
+        if name := service.get("container_name"):
+            yield f"container-{name}"
+        if service.get("network_mode") == "host":
+            yield "host-network"
+        for port in service.get("ports") or []:
+            if published := port.get("published"):
+                yield f"port-{published}-{port.get('protocol', 'tcp')}"
+    for kind in ("networks", "volumes"):
+        for thing in (config.get(kind) or {}).values():
+            name = (thing or {}).get("name", project)
+            if not (thing or {}).get("external") and not name.startswith(project):
+                yield f"{kind}-{name}"
+            for subnet in ((thing or {}).get("ipam") or {}).get("config") or []:
+                yield f"subnet-{subnet.get('subnet')}"
+
+
+def explain(what: str, output: str, project: str) -> str:
+    """Return what compose and its services printed as one reason and the rest, with services named as in the file."""
+    container = re.compile(rf"\b(container )?{re.escape(project)}-(\S+?)-\d+\b")
+    said = (line for line in _plain_lines(output) if not _PROGRESS.fullmatch(line))
+    lines = [container.sub(r"service \2", line.strip()) for line in said]
+    signs = ("unhealthy", "rror", "exited")
+    reason = next(
+        (line for line in lines if any(sign in line for sign in signs)), lines[0] if lines else "no reason given"
+    )
+    rest = [line for line in lines if line != reason]
+    advice = "; free it, or let Docker choose one" if "address already in use" in reason else ""
+    return "\n    ".join(
+        [f"{what}: {reason.removeprefix('Error response from daemon: ')}{advice}", *rest[-_TAIL_LINES:]]
+    )
+
+
+def explain_build(what: str, output: str) -> str:
+    """Return what a build printed, but for what it tells of every build."""
+    said = (line for line in _plain_lines(output) if not BUILDKIT_CHATTER.match(line))
+    return "\n    ".join([what, *list(said)[-_TAIL_LINES:]])
+
+
+def _plain_lines(output: str) -> Iterator[str]:
+    """Yield the lines that say something, without what compose has for a terminal."""
+    return (line for line in _FOR_A_TERMINAL.sub("", output).splitlines() if line.strip())

@@ -1,19 +1,19 @@
-"""The container of a sandbox: bash commands in it, through PID 1 where that is faster."""
+"""The container of a sandbox: bash in it, made and attached with nothing left if that fails."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from pytest_benchflow.errors import SandboxError
-
-from .answer import Answer, Ended
-from .channel import Channel
-from .engine import Engine, EngineError
-from .frames import Capture
-from .guest import script
-from .quoting import quote
-from .shell import ROOT, Command, ShellContainer
+from pytest_benchflow.core.errors import SandboxError
+from pytest_benchflow.sandboxes.docker.channel import Answer, Channel, Ended, quote
+from pytest_benchflow.sandboxes.docker.client import Engine, EngineError
+from pytest_benchflow.sandboxes.docker.connection import open_connection
+from pytest_benchflow.sandboxes.docker.exec import ROOT, Command, ShellContainer
+from pytest_benchflow.sandboxes.docker.guest import script
+from pytest_benchflow.sandboxes.docker.streams import Capture
 
 _KILL_TIMEOUT_SEC = 20.0
 #: A container that is killed ends the lines to its programs one after the other.
@@ -95,3 +95,62 @@ class Container(ShellContainer):
             if line is not None:
                 return await self.channel.run(answer, line)
         return await super()._run(command, env, answer, stdin)
+
+
+_REMOVE_TIMEOUT_SEC = 60.0
+_REMOVE_ATTEMPTS = 4
+_NO_BASH = re.compile(r'exec: "bash".*(not found|no such file)', re.IGNORECASE)
+
+
+async def launch(
+    engine: Engine, config: dict[str, Any], *, container_name: str, name: str, lease_sec: int
+) -> Container:
+    """Start a container and return it once PID 1 answers."""
+    await engine.finish(lambda client: client.create_container_from_config(config, container_name))  # type: ignore[no-untyped-call]
+    try:
+        # Podman prepares a program when somebody attaches to it, and so may refuse it here already.
+        channel = await attach(engine, container_name, name)
+        try:
+            await engine.finish(lambda client: client.start(container_name))
+            await channel.open(lease_sec)
+        except BaseException:
+            channel.close()
+            raise
+    except EngineError as error:
+        raise _not_started(error, config, name) from None
+    return Container(engine, container_name, name, channel)
+
+
+async def attach(engine: Engine, container_id: str, name: str) -> Channel:
+    """Open a line to PID 1 of a container."""
+    path = f"/v{await engine.version()}/containers/{container_id}/attach"
+    query = {"stream": "1", "stdin": "1", "stdout": "1", "stderr": "1"}
+    return Channel(await open_connection(engine.address, path, query=query), name)
+
+
+async def remove(engine: Engine, container_id: str) -> None:
+    """Kill and remove a container with its anonymous volumes, and return when it is gone; idempotent."""
+    failures = 0
+    async with asyncio.timeout(_REMOVE_TIMEOUT_SEC):
+        while True:
+            try:
+                await engine.call(lambda client: client.remove_container(container_id, force=True, v=True))
+                return
+            except EngineError as error:
+                if error.status == 404:
+                    return
+                # 409: it ended by itself and is being removed already. 500: a busy file system lets go in a while.
+                failures += error.status != 409
+                if failures == _REMOVE_ATTEMPTS:
+                    raise
+                await asyncio.sleep(0.05 if error.status == 409 else 0.5)
+
+
+def _not_started(error: EngineError, config: dict[str, Any], name: str) -> SandboxError:
+    if _NO_BASH.search(error.reason):
+        return SandboxError(
+            f"image {config['Image']} has no bash, which every sandbox needs",
+            advice="install it in the Dockerfile",
+            retryable=False,
+        )
+    return SandboxError(f"sandbox {name} did not start: {error.reason}")

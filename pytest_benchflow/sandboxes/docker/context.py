@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from pytest_benchflow.sandboxes import archive
-from pytest_benchflow.sandboxes.patterns import IgnoreRules
+from pytest_benchflow.sandboxes.build_context import IgnoreRules
 
 _FORMAT = "1"
 #: The engine reads these, and then leaves them out itself if they are to be.

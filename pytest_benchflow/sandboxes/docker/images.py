@@ -1,4 +1,4 @@
-"""Find or make the image of a sandbox: named by its content, built once on this machine, pulled once."""
+"""Find, build or pull the image of a sandbox: named by its content, made once per machine, errors with their line."""
 
 from __future__ import annotations
 
@@ -7,21 +7,206 @@ import contextlib
 import json
 import os
 import re
+import signal
+import tempfile
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from pytest_benchflow.compose_file import compose_file
-from pytest_benchflow.errors import BuildError, SandboxError
+from pytest_benchflow.core.errors import BuildError, SandboxError
+from pytest_benchflow.core.files import compose_file
 from pytest_benchflow.sandboxes.archive import told_as_build_error
 from pytest_benchflow.sandboxes.base import SandboxSpec
+from pytest_benchflow.sandboxes.docker.client import Engine, EngineError
+from pytest_benchflow.sandboxes.docker.connection import open_connection
+from pytest_benchflow.sandboxes.docker.container_spec import ImageFacts, locked
+from pytest_benchflow.sandboxes.docker.context import BuildContext
 
-from .build import Build
-from .context import BuildContext
-from .engine import Engine, EngineError
-from .locks import locked
-from .plan import ImageFacts
+_TAIL_LINES = 30
+_STEP = re.compile(r"Step (\d+)/\d+ : (.*)")
+#: Podman counts within each stage, and names the stage where there are several.
+_PODMAN_STEP = re.compile(r"(?:\[(\d+)/\d+\] )?STEP (\d+)/\d+: (.*)")
+_STATUS = re.compile(r"(?:returned a non-zero code:|while running runtime: exit status) (\d+)$")
+_BUILDKIT_LINE = re.compile(r"^Dockerfile:(\d+)$|dockerfile parse error (?:on )?line (\d+)")
+BUILDKIT_CHATTER = re.compile(r"#\d+ (sha256:|DONE |CACHED$|\[(?:\S+ )?internal\]|copy /context|transferring )")
+_BUILDKIT_AROUND = re.compile(r"^(ERROR: )?(failed to solve[^:]*: )?(failed to create LLB definition: )?")
+_PARSE_LINE = re.compile(r"^dockerfile parse error (?:on )?line (\d+): ", re.IGNORECASE)
+_NOISE = re.compile(r"\x1b\[[0-9;]*m")
+_CHATTER = (" --->", "--> ", "Removing intermediate container", "Removed intermediate container")
+#: What Podman puts around a reason: the step once more, and how its parser sees it.
+_PODMAN_AROUND = re.compile(
+    r'^building at STEP ".*?": (?:Build error: )?|&imagebuilder\.Step\{.*|\(UNHANDLED LOGLEVEL\).*'
+)
+_PODMAN_NOISE = "(UNHANDLED LOGLEVEL)"
+
+
+class BuildLog:
+    """Knows the line of the Dockerfile that a build is at and the end of what it printed there."""
+
+    def __init__(self, context: BuildContext) -> None:
+        self._context = context
+        self._tail: deque[str] = deque(maxlen=_TAIL_LINES)
+        self._line = 1
+        self._step = ""
+
+    def read(self, line: bytes) -> str | None:
+        """Take a line of the engine's answer and return why the build failed, if that is what it says."""
+        message: Mapping[str, object] = json.loads(line) if line.strip() else {}
+        for text in str(message.get("stream", "")).splitlines():
+            self._read_text(_NOISE.sub("", text))
+        error = str(message.get("error") or "").strip()
+        if match := _STATUS.search(error):
+            return f"exit status {match[1]}"
+        return self._located(_PODMAN_AROUND.sub("", error).strip()) if error else None
+
+    def read_plain(self, line: str) -> None:
+        """Take a line that BuildKit prints."""
+        if match := _BUILDKIT_LINE.search(line):
+            self._line = int(match[1] or match[2])
+        if line.strip() and not BUILDKIT_CHATTER.match(line):
+            self._tail.append(line)
+
+    def buildkit_error(self) -> str | None:
+        """Return the last reason that BuildKit gave, and take it out of the output."""
+        for line in reversed(self._tail):
+            if line.startswith(("ERROR: ", "failed to ")):
+                self._tail.remove(line)
+                return _BUILDKIT_AROUND.sub("", line)
+        return None
+
+    def explain(self, reason: str) -> str:
+        """Return where the build failed, why, and the end of its output."""
+        reason = self._located(reason)
+        if self._step.upper().startswith("FROM ") and "took longer" not in reason:
+            reason = f"the image cannot be pulled: {reason}"
+        where = f"{self._context.name}:{self._line}"
+        first = f"{where}: {self._step}: {reason}" if self._step else f"{where}: {reason}"
+        return "\n    ".join([first, *self._tail])
+
+    def _read_text(self, text: str) -> None:
+        if match := _STEP.match(text):
+            self._at(self._context.line_of(int(match[1])), match[2])
+        elif match := _PODMAN_STEP.match(text):
+            self._at(self._context.line_of(int(match[2]), stage=int(match[1] or 1)), match[3])
+        elif text.strip() and not text.startswith(_CHATTER) and _PODMAN_NOISE not in text:
+            self._tail.append(text)
+
+    def _at(self, line: int, step: str) -> None:
+        self._line, self._step = line, step
+        self._tail.clear()
+
+    def _located(self, reason: str) -> str:
+        """Take the line out of a parser's complaint, which comes before any step."""
+        if match := _PARSE_LINE.match(reason):
+            self._line = int(match[1])
+        return _PARSE_LINE.sub("", reason)
+
+
+_NO_BUILDX = "buildx component is missing"
+
+
+class Build:
+    """One build of a context."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        context: BuildContext,
+        *,
+        tag: str,
+        labels: Mapping[str, str],
+        network: str | None,
+        is_podman: bool = False,
+    ) -> None:
+        self._engine = engine
+        self._context = context
+        self._tag = tag
+        self._labels = labels
+        self._network = network
+        # Podman's own builder reads what in Docker only BuildKit does, and Podman has no BuildKit.
+        self._by_command = context.needs_buildkit and not is_podman
+        self._log = BuildLog(context)
+
+    async def run(self, *, timeout_sec: float, fresh: bool = False) -> None:
+        """Build within the time given; `fresh` uses no cached layer. Cancelled, the engine stops building."""
+        # A file without a name goes with the process, however that ends.
+        with tempfile.TemporaryFile() as packed:
+            try:
+                async with asyncio.timeout(timeout_sec):
+                    await self._engine.thread(lambda: self._context.pack(packed))
+                    packed.seek(0)
+                    await (self._with_buildkit if self._by_command else self._with_engine)(packed, fresh)
+            except TimeoutError:
+                raise self._failed(f"the build took longer than {timeout_sec:g} s; raise build_timeout_sec") from None
+
+    async def _with_engine(self, packed: BinaryIO, fresh: bool) -> None:
+        query = {"t": self._tag, "rm": "1", "forcerm": "1", "labels": json.dumps(dict(self._labels))}
+        query |= {"nocache": "1"} if fresh else {}
+        query |= {"networkmode": self._network} if self._network else {}
+        query |= {"buildargs": json.dumps(await self._platform())} if self._context.needs_platform else {}
+        try:
+            connection = await open_connection(
+                self._engine.address,
+                f"/v{await self._engine.version()}/build",
+                query=query,
+                file=packed,
+                upgrade=False,
+            )
+        except EngineError as error:
+            raise self._failed(error.reason) from None
+        with contextlib.closing(connection):
+            async for line in connection.lines():
+                if reason := self._log.read(line):
+                    raise self._failed(reason)
+
+    async def _platform(self) -> dict[str, str]:
+        """Return the arguments that BuildKit would give to every build."""
+        version = await self._engine.call(lambda client: client.version())
+        facts = {"PLATFORM": f"{version['Os']}/{version['Arch']}", "OS": version["Os"], "ARCH": version["Arch"]}
+        return {f"{side}{name}": value for side in ("BUILD", "TARGET") for name, value in facts.items()}
+
+    async def _with_buildkit(self, packed: BinaryIO, fresh: bool) -> None:
+        argv = ["docker", "build", "--progress=plain", "-t", self._tag]
+        argv += [word for name, value in self._labels.items() for word in ("--label", f"{name}={value}")]
+        argv += ["--no-cache"] if fresh else []
+        argv += ["--network", self._network] if self._network else []
+        env = {**self._engine.address.environment(), "DOCKER_BUILDKIT": "1"}
+        try:
+            program = await asyncio.create_subprocess_exec(
+                *argv,
+                "-",
+                stdin=packed,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                env=env,
+                start_new_session=True,
+            )
+        except FileNotFoundError:
+            raise self._lacks_buildkit("there is no docker command here") from None
+        try:
+            assert program.stdout is not None
+            async for line in program.stdout:
+                self._log.read_plain(line.decode(errors="replace").rstrip())
+            code = await program.wait()
+        finally:
+            if program.returncode is None:
+                os.killpg(program.pid, signal.SIGKILL)
+                await asyncio.shield(program.wait())
+        if code != 0:
+            reason = self._log.buildkit_error() or f"docker build ended with status {code}"
+            if _NO_BUILDX in reason:
+                raise self._lacks_buildkit("the docker command has no buildx")
+            raise self._failed(reason)
+
+    def _lacks_buildkit(self, lack: str) -> BuildError:
+        where = f"{self._context.name}:{self._context.buildkit_line}"
+        return BuildError(f"{where}: this step needs BuildKit, and {lack}", advice="install the Docker CLI with buildx")
+
+    def _failed(self, reason: str) -> BuildError:
+        return BuildError(self._log.explain(reason))
+
 
 REPOSITORY = "pytest-benchflow"
 IMAGE_LABEL = "benchflow.image"

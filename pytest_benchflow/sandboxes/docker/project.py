@@ -1,30 +1,33 @@
-"""One compose project: the files around the task's own, its images, its life."""
+"""Compose projects, one per sandbox; the service `main` is the sandbox, the others are sidecars."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from pytest_benchflow.compose_file import compose_file
-from pytest_benchflow.errors import BuildError, SandboxError, UsageError
-from pytest_benchflow.hints import did_you_mean
+from pytest_benchflow.core.errors import BuildError, SandboxError, UsageError
+from pytest_benchflow.core.files import compose_file
+from pytest_benchflow.core.text import did_you_mean
 from pytest_benchflow.sandboxes.base import SandboxSpec
-
-from . import compose_files
-from .compose_cli import ComposeCli, ComposeFailed
-from .compose_files import MAIN, PLACEHOLDER
-from .container import Container
-from .context import BuildContext
-from .labels import KEPT_PREFIX, make_labels
-from .launch import attach
-from .locks import locked
-from .plan import ImageFacts, working_directory
-from .projects import containers_of, remove_project
-from .service import DockerService
-from .starter import Starter
+from pytest_benchflow.sandboxes.docker import compose
+from pytest_benchflow.sandboxes.docker.compose import MAIN, PLACEHOLDER, ComposeCli, ComposeFailed
+from pytest_benchflow.sandboxes.docker.container import Container, attach
+from pytest_benchflow.sandboxes.docker.container_spec import (
+    KEPT_PREFIX,
+    ImageFacts,
+    locked,
+    make_labels,
+    notes_for,
+    working_directory,
+)
+from pytest_benchflow.sandboxes.docker.containers import Kept, Starter, end_programs
+from pytest_benchflow.sandboxes.docker.context import BuildContext
+from pytest_benchflow.sandboxes.docker.project_watcher import Watcher, containers_of, remove_project
+from pytest_benchflow.sandboxes.docker.sidecar import DockerService
 
 #: No connection of the runner keeps main alive, so the runner has to give signs of life.
 LEASE_SEC = 300
@@ -54,22 +57,22 @@ class Project:
 
     async def prepare(self) -> ImageFacts:
         """Merge the files, build what is missing and return what main's image says about itself."""
-        for name in compose_files.LOG_DIRS:
+        for name in compose.LOG_DIRS:
             (self.directory / name).mkdir(mode=0o777)
-        self._write("base.json", compose_files.base_file())
+        self._write("base.json", compose.base_file())
         try:
             text = await self._compose().run("config", "--format", "json", timeout_sec=_CONFIG_TIMEOUT_SEC)
         except ComposeFailed as error:
             raise UsageError(f"{self._file}: {error.output.splitlines()[-1]}") from None
         self._config = json.loads(text)
         tags = await self._tags()
-        main = compose_files.as_service(await self._main_image(tags), self._config["services"][MAIN])
+        main = compose.as_service(await self._main_image(tags), self._config["services"][MAIN])
         tags |= {
             name: main.reference
             for name, service in self._config["services"].items()
             if service.get("image") == PLACEHOLDER and name not in tags
         }
-        override = compose_files.override_file(
+        override = compose.override_file(
             self._config,
             self._spec,
             self._starter.facts,
@@ -118,7 +121,7 @@ class Project:
             )
 
     def _unique_things(self) -> list[str]:
-        return compose_files.unique_things(self._config, self.name)
+        return compose.unique_things(self._config, self.name)
 
     def service(self, name: str) -> DockerService:
         """Return a service beside main."""
@@ -180,7 +183,7 @@ class Project:
     async def _tags(self) -> dict[str, str]:
         """Return the image of every service that is built, building those that are missing."""
         images, tags = self._starter.images, {}
-        for service, build in compose_files.built_services(self._config).items():
+        for service, build in compose.built_services(self._config).items():
             context = BuildContext(Path(build["context"]))
             # Where the context lies makes no difference, only what is in it.
             facts = {"service": json.dumps({**build, "context": None}, sort_keys=True)}
@@ -199,7 +202,7 @@ class Project:
             await self._compose("build.json").run("build", service, timeout_sec=limit)
         except ComposeFailed as error:
             what = f"{self._file}: service {service} could not be built"
-            raise BuildError(compose_files.explain_build(what, error.output)) from None
+            raise BuildError(compose.explain_build(what, error.output)) from None
         except TimeoutError:
             reason = f"{self._file}: the build of service {service} took longer than {limit:g} s"
             raise BuildError(reason, advice="raise build_timeout_sec") from None
@@ -209,11 +212,11 @@ class Project:
         with contextlib.suppress(ComposeFailed, TimeoutError):
             logs = await self._compose("override.json").run("logs", "--no-color", "--tail", "10", timeout_sec=20)
             output += "\n" + logs
-        return compose_files.explain(f"{self._file}: the services are not up", output, self.name)
+        return compose.explain(f"{self._file}: the services are not up", output, self.name)
 
     def _compose(self, *above: str) -> ComposeCli:
         files = [self.directory / "base.json", self._file, *(self.directory / name for name in above)]
-        variables = compose_files.variables(self._spec, self.directory)
+        variables = compose.variables(self._spec, self.directory)
         if self._starter.facts.is_podman:
             # Compose would look for BuildKit in an image of its own.
             variables["DOCKER_BUILDKIT"] = "0"
@@ -224,3 +227,69 @@ class Project:
         path = self.directory / name
         path.touch(mode=0o600)
         path.write_text(json.dumps(content))
+
+
+class ComposeStarter:
+    """Does for compose projects what `Starter` does for containers."""
+
+    snapshots = None
+
+    def __init__(self, starter: Starter, watcher: Watcher) -> None:
+        self._starter = starter
+        self._watcher = watcher
+        self._projects: dict[str, Project] = {}
+
+    async def image(self, spec: SandboxSpec, container_name: str) -> ImageFacts:
+        """Read the project, build what is missing and return what main's image says about itself."""
+        project = Project(container_name.lower(), spec, self._starter)
+        try:
+            image = await project.prepare()
+        except BaseException:
+            await project.release()
+            raise
+        self._projects[container_name] = project
+        return image
+
+    async def start(self, spec: SandboxSpec, image: ImageFacts, container_name: str) -> Container:
+        """Bring the project up and return its main container."""
+        project = self._projects[container_name]
+        if spec.beside in self._projects:
+            project.refuse_clash(self._projects[spec.beside])
+        await self._starter.engine.thread(lambda: self._watcher.watch(project.name, project.directory))
+        return await project.up(image)
+
+    async def stop(self, container_name: str, container: Container | None) -> None:
+        """Remove the whole project; idempotent."""
+        project = self._projects.pop(container_name, None)
+        if project is not None:
+            await project.down()
+            await self._starter.engine.thread(lambda: self._watcher.forget(project.name))
+        if container is not None:
+            container.close()
+            # The loop closes sockets on its next turn, and may not have one afterwards.
+            await asyncio.sleep(0)
+
+    async def keep(self, container: Container) -> Kept:
+        """Leave the project without the runner, and main without its processes."""
+        name = next(name for name, project in self._projects.items() if project.container is container)
+        project = self._projects.pop(name)
+        self._watcher.forget(project.name)
+        if not await project.start_main():
+            await end_programs(container)
+        kept = await project.rename_as_kept()
+        await container.channel.keep()
+        container.close()
+        await project.release()
+        return Kept(kept, f"docker compose -p {project.name} down --volumes")
+
+    def notes(self, spec: SandboxSpec) -> list[str]:
+        """Return what the user should know about this sandbox."""
+        return notes_for(spec, self._starter.facts)
+
+    def service(self, container_name: str, service: str) -> DockerService:
+        """Return another container of the project."""
+        return self._projects[container_name].service(service)
+
+    async def stop_main(self, container_name: str) -> None:
+        """End the container of main, and nothing beside it; idempotent."""
+        await self._projects[container_name].stop_main()

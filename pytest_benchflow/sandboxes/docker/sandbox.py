@@ -6,19 +6,17 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
-from pytest_benchflow.errors import SandboxError, SandboxSnapshotNotSupported
+from pytest_benchflow.core.errors import SandboxError, SandboxSnapshotNotSupported
 from pytest_benchflow.sandboxes.base import Capabilities, ExecResult, SandboxImage, SandboxSpec
-from pytest_benchflow.sandboxes.commands import check_command, resolve_path
-from pytest_benchflow.sandboxes.mounts import check_mounts
-
-from . import transfer
-from .container import Container
-from .plan import ImageFacts, container_name, working_directory
-from .process import DockerProcess
-from .service import DockerService
-from .shell import Command
-from .snapshots import Snapshots
-from .starter import AnyStarter
+from pytest_benchflow.sandboxes.docker import transfer
+from pytest_benchflow.sandboxes.docker.container import Container
+from pytest_benchflow.sandboxes.docker.container_spec import ImageFacts, container_name, working_directory
+from pytest_benchflow.sandboxes.docker.containers import AnyStarter
+from pytest_benchflow.sandboxes.docker.exec import Command
+from pytest_benchflow.sandboxes.docker.sidecar import DockerService
+from pytest_benchflow.sandboxes.docker.storage import Snapshots
+from pytest_benchflow.sandboxes.docker.streams import DockerProcess
+from pytest_benchflow.sandboxes.helpers import check_command, check_mounts, resolve_path
 
 
 class DockerSandbox:

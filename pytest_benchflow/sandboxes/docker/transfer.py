@@ -11,19 +11,17 @@ from collections.abc import Callable, Generator
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from pytest_benchflow.errors import SandboxError
+from pytest_benchflow.core.errors import SandboxError
 from pytest_benchflow.sandboxes import archive
-
-from .answer import Answer, Ended
-from .channel import MAX_PUT_BYTES
-from .engine import EngineError
-from .frames import Capture
-from .pipe import Pipe, Reader
-from .shell import Command, ShellContainer
+from pytest_benchflow.sandboxes.docker.channel import MAX_PUT_BYTES, Answer, Ended
+from pytest_benchflow.sandboxes.docker.client import EngineError
+from pytest_benchflow.sandboxes.docker.exec import Command, ShellContainer
+from pytest_benchflow.sandboxes.docker.streams import Capture, Pipe, Reader
 
 if TYPE_CHECKING:
     import docker
     from typing_extensions import Buffer
+
 
 _CHUNK = 1 << 18
 #: Exit statuses of the scripts below.

@@ -1,7 +1,5 @@
 """The sandbox `local`: namespaces and overlays of the host's own system, for Linux."""
 
-from __future__ import annotations
+from pytest_benchflow.core.lazy import lazy_exports
 
-from .backend import LocalBackend
-
-__all__ = ["LocalBackend"]
+__getattr__, __dir__ = lazy_exports(__name__, __file__)

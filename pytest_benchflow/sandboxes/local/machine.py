@@ -10,20 +10,70 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import BinaryIO
 
-from pytest_benchflow.errors import SandboxError
-from pytest_benchflow.removal import remove_tree
+from pytest_benchflow.core.errors import SandboxError
+from pytest_benchflow.core.removal import remove_tree
 from pytest_benchflow.sandboxes.base import ExecResult
+from pytest_benchflow.sandboxes.local.cgroups import Group
+from pytest_benchflow.sandboxes.local.control import Control, Launcher
+from pytest_benchflow.sandboxes.local.guest import wire
+from pytest_benchflow.sandboxes.local.guest.programs import NOT_STARTED
+from pytest_benchflow.sandboxes.local.layers import copy_written
+from pytest_benchflow.sandboxes.local.pipes import Collector, Handover, ReadPipe, WritePipe
+from pytest_benchflow.sandboxes.local.transfer import Target, pull, push
 
-from .cgroups import Group
-from .control import Control
-from .guest import wire
-from .guest.programs import NOT_STARTED
-from .handover import Handover
-from .launcher import Launcher
-from .pipes import Collector, ReadPipe, WritePipe
-from .process import LocalProcess
-from .snapshots import copy_written
-from .transfer import Target, pull, push
+
+class LocalProcess:
+    """Implements `Process`; closed by the machine at the latest."""
+
+    def __init__(
+        self,
+        control: Control,
+        number: int,
+        status: asyncio.Future[int],
+        stdin: WritePipe,
+        stdout: ReadPipe,
+        stderr: ReadPipe,
+        closed: Callable[[LocalProcess], None],
+    ) -> None:
+        self._control = control
+        self._number = number
+        self._status = status
+        self._stdin = stdin
+        self._stdout = stdout
+        self._stderr = stderr
+        self._on_close = closed
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes to its standard input, waiting while the pipe is full."""
+        await self._stdin.write(data)
+
+    async def close_stdin(self) -> None:
+        """Close its standard input; idempotent."""
+        self._stdin.close()
+
+    async def read(self, n: int = 65536) -> bytes:
+        """Return up to `n` bytes of its standard output; b"" at the end."""
+        return await self._stdout.read(n)
+
+    async def read_stderr(self, n: int = 65536) -> bytes:
+        """Return up to `n` bytes of its standard error; b"" at the end."""
+        return await self._stderr.read(n)
+
+    async def wait(self) -> int:
+        """Wait for its exit and return the status."""
+        return await asyncio.shield(self._status)
+
+    async def kill(self) -> None:
+        """Kill the whole process tree inside the sandbox; idempotent."""
+        self._stdin.close()
+        await self._control.kill(self._number, self._status)
+
+    def close(self) -> None:
+        """Let go of its pipes; what it writes from now on is lost."""
+        for pipe in (self._stdin, self._stdout, self._stderr):
+            pipe.close()
+        self._on_close(self)
+
 
 HALT_TIMEOUT_SEC = 15.0
 #: How long a finished command's output may stay open, for helpers that end just after it.

@@ -6,20 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
-from pytest_benchflow.errors import SandboxError, UnsupportedError
+from pytest_benchflow.core.errors import SandboxError, UnsupportedError
 from pytest_benchflow.sandboxes import archive
 from pytest_benchflow.sandboxes.base import Capabilities, ExecResult, SandboxImage, SandboxSpec
-from pytest_benchflow.sandboxes.commands import check_command, resolve_path
-from pytest_benchflow.sandboxes.mounts import check_mounts
-
-from .builder import Builder, Built
-from .environment import Host
-from .image import Image
-from .launcher import Launcher
-from .machine import Command, Machine
-from .process import LocalProcess
-from .snapshots import Snapshots
-from .transfer import Target
+from pytest_benchflow.sandboxes.helpers import check_command, check_mounts, resolve_path
+from pytest_benchflow.sandboxes.local.builder import Builder, Built
+from pytest_benchflow.sandboxes.local.control import Launcher
+from pytest_benchflow.sandboxes.local.host import Host
+from pytest_benchflow.sandboxes.local.interpreter import Image
+from pytest_benchflow.sandboxes.local.layers import Snapshots
+from pytest_benchflow.sandboxes.local.machine import Command, LocalProcess, Machine
+from pytest_benchflow.sandboxes.local.transfer import Target
 
 
 class LocalSandbox:

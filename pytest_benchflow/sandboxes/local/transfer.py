@@ -9,12 +9,10 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import BinaryIO
 
-from pytest_benchflow.errors import SandboxError
-
-from .control import Control
-from .guest import transfer as guest
-from .guest import wire
-from .handover import Handover
+from pytest_benchflow.core.errors import SandboxError
+from pytest_benchflow.sandboxes.local.control import Control
+from pytest_benchflow.sandboxes.local.guest import transfer as guest, wire
+from pytest_benchflow.sandboxes.local.pipes import Handover
 
 
 @dataclass(frozen=True, slots=True)

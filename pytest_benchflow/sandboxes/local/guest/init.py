@@ -14,13 +14,13 @@ import socket
 from collections.abc import Callable
 from typing import NoReturn
 
-from . import devices, hostview, privileges, programs, rootfs, signals, transfer, tree, wire
+from . import devices, hostview, programs, rootfs, security, signals, transfer, wire
 from .hostview import HostView
 
 _READY = wire.encode({"event": "ready"})
 
 
-def main(descriptor: int, host: HostView, rights: privileges.Privileges, *, privileged: bool) -> NoReturn:
+def main(descriptor: int, host: HostView, rights: security.Privileges, *, privileged: bool) -> NoReturn:
     """Become the init process of the sandbox that the runner describes through `descriptor`."""
     control = socket.socket(fileno=descriptor)
     try:
@@ -104,9 +104,9 @@ class _Init:
             case "archive":
                 self._start(number, fds, lambda: transfer.archive(message, fds))
             case "halt":
-                self._start(number, fds, tree.halt)
+                self._start(number, fds, programs.halt)
             case "resume":
-                self._start(number, fds, tree.resume)
+                self._start(number, fds, programs.resume)
             case "kill":
                 self._kill(number, message["target"])
         for fd in fds:
@@ -126,9 +126,9 @@ class _Init:
             self._report(number, 0)
             return
         try:
-            self._children[self._fork(lambda: tree.kill(supervisor))] = number
+            self._children[self._fork(lambda: programs.kill(supervisor))] = number
         except OSError:
-            self._report(number, tree.kill(supervisor))
+            self._report(number, programs.kill(supervisor))
 
     def _fork(self, work: Callable[[], int]) -> int:
         pid = os.fork()

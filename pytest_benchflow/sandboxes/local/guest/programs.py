@@ -2,7 +2,8 @@
 
 The supervisor is the reaper of all that the program leaves, so a kill finds even descendants that left its session.
 When a command ends by itself so does its supervisor, and what still runs becomes init's: services live on. The
-supervisor of a byte pipe stays as long as anything is left that a kill would have to find.
+supervisor of a byte pipe stays as long as anything is left that a kill would have to find. Users are looked up in the
+sandbox's own account files, never through the host's name services.
 """
 
 from __future__ import annotations
@@ -12,9 +13,153 @@ import os
 import signal
 import stat
 import struct
+import time
+from dataclasses import dataclass
 from typing import NoReturn
 
-from . import libc, users, wire
+from . import libc, wire
+
+
+class StartError(Exception):
+    """A program cannot be started as asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Who a program runs as."""
+
+    name: str
+    uid: int
+    gid: int
+    groups: tuple[int, ...]
+    home: str
+
+    def assume(self) -> None:
+        """Become this user for good."""
+        if self.uid == os.geteuid() and self.gid == os.getegid() and not self.groups:
+            return
+        os.setgroups(self.groups)
+        os.setgid(self.gid)
+        os.setuid(self.uid)
+
+
+def resolve(user: str | int | None) -> User:
+    """Find a user by name, number, or `user:group`; None is root."""
+    wanted, _, group = str(0 if user is None else user).partition(":")
+    found = next((row for row in _rows("/etc/passwd", 7) if wanted in (row[0], row[2])), None)
+    if found is not None:
+        name, uid, gid, home = found[0], int(found[2]), int(found[3]), found[5] or "/"
+    elif wanted.isdigit():
+        name, uid, gid, home = wanted, int(wanted), 0, "/root" if wanted == "0" else "/"
+    else:
+        raise StartError(f"user {wanted!r} does not exist in the sandbox")
+    if group:
+        gid = resolve_group(group)
+    members = {int(row[2]) for row in _rows("/etc/group", 4) if name in row[3].split(",")}
+    return User(name, uid, gid, tuple(sorted(members - {gid})), home)
+
+
+def resolve_group(group: str) -> int:
+    """Find a group's number by name or number."""
+    for row in _rows("/etc/group", 4):
+        if group in (row[0], row[2]):
+            return int(row[2])
+    if group.isdigit():
+        return int(group)
+    raise StartError(f"group {group!r} does not exist in the sandbox")
+
+
+def _rows(path: str, fields: int) -> list[list[str]]:
+    try:
+        with open(path, errors="surrogateescape") as file:
+            lines = file.read().splitlines()
+    except OSError:
+        return []
+    return [row for line in lines if len(row := line.split(":")) >= fields and row[2].isdigit()]
+
+
+#: A process stuck in the kernel cannot die; the caller must not wait for it for ever.
+PATIENCE_SEC = 10.0
+#: Stopped, traced, or dead.
+_HALTED = "TtZX"
+
+
+def kill(supervisor: int) -> int:
+    """Kill all descendants of `supervisor`, then itself."""
+    # A stopped supervisor stays the parent of every orphan, so no descendant can slip away to init meanwhile.
+    _signal(supervisor, signal.SIGSTOP)
+    deadline = time.monotonic() + PATIENCE_SEC
+    # Until it has stopped, it may be about to have a child that nobody sees yet.
+    while (found := _state_and_parent(str(supervisor))) and found[0] not in _HALTED and time.monotonic() < deadline:
+        time.sleep(0.0005)
+    # Stopped first, killed then: each one killed would only make room for the next child of a fork bomb.
+    stopped: set[int] = set()
+    while (new := set(descendants(supervisor)) - stopped) and time.monotonic() < deadline:
+        for pid in new:
+            _signal(pid, signal.SIGSTOP)
+        stopped |= new
+    while (alive := descendants(supervisor)) and time.monotonic() < deadline:
+        for pid in alive:
+            _signal(pid, signal.SIGKILL)
+        time.sleep(0.001)
+    _signal(supervisor, signal.SIGKILL)
+    return 0
+
+
+def halt() -> int:
+    """Stop every process but init and the caller, and return when they have."""
+    _signal(-1, signal.SIGSTOP)
+    deadline = time.monotonic() + PATIENCE_SEC
+    while _is_anything_running() and time.monotonic() < deadline:
+        time.sleep(0.001)
+    return 0
+
+
+def resume() -> int:
+    """Let every process go on."""
+    _signal(-1, signal.SIGCONT)
+    return 0
+
+
+def _is_anything_running() -> bool:
+    pids = (name for name in os.listdir("/proc") if name.isdigit() and int(name) not in (1, os.getpid()))
+    return any(found[0] not in _HALTED for pid in pids if (found := _state_and_parent(pid)))
+
+
+def descendants(root: int) -> list[int]:
+    """List the living processes below `root`."""
+    children: dict[int, list[int]] = {}
+    dead = set()
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (found := _state_and_parent(name)):
+            state, parent = found
+            children.setdefault(parent, []).append(int(name))
+            if state in "ZX":
+                dead.add(int(name))
+    below: list[int] = []
+    todo = [root]
+    while todo:
+        todo += (found_children := children.get(todo.pop(), []))
+        below += found_children
+    return [pid for pid in below if pid not in dead]
+
+
+def _state_and_parent(pid: str) -> tuple[str, int] | None:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            # The command name may hold spaces and parentheses: fields count from the last one.
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return fields[0].decode(), int(fields[1])
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
+
 
 #: What a shell reports for a command it cannot start.
 NOT_STARTED = 127
@@ -74,7 +219,7 @@ def _become(message: wire.Message, proc: int, stdin: int, stdout: int, stderr: i
     """Turn into the program; `started` closes by itself on success and carries the reason otherwise."""
     try:
         os.setsid()
-        user = users.resolve(message["user"])
+        user = resolve(message["user"])
         env = {"HOME": user.home, "USER": user.name, "LOGNAME": user.name, **message["env"]}
         for source, target in ((stdin, 0), (stdout, 1), (stdout if message["merge"] else stderr, 2)):
             os.dup2(source, target)
@@ -92,12 +237,12 @@ def _become(message: wire.Message, proc: int, stdin: int, stdout: int, stderr: i
         try:
             os.chdir(message["cwd"])
         except OSError as error:
-            raise users.StartError(f"working directory {message['cwd']}: {error.strerror}") from None
+            raise StartError(f"working directory {message['cwd']}: {error.strerror}") from None
         argv: list[str] = message["argv"]
         try:
             os.execvpe(argv[0], argv, env)  # noqa: S606
         except OSError as error:
-            raise users.StartError(error.strerror or str(error)) from None
+            raise StartError(error.strerror or str(error)) from None
     except BaseException as error:
         os.write(started, (str(error) or repr(error)).encode(errors="replace")[:4096])
         os._exit(NOT_STARTED)

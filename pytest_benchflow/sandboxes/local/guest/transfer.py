@@ -11,7 +11,7 @@ import stat
 import tarfile
 from collections.abc import Iterator
 
-from . import users, wire
+from . import programs, wire
 
 try:
     # tarfile imports these on use, when the interpreter's own files are out of sight.
@@ -56,7 +56,7 @@ def _fail(error: BaseException, errors: int) -> int:
 def _owner(owner: str | None) -> tuple[int, int]:
     if owner is None:
         return 0, 0
-    user = users.resolve(f"0{owner}" if owner.startswith(":") else owner)
+    user = programs.resolve(f"0{owner}" if owner.startswith(":") else owner)
     # `COPY --chown=1000` without a group means the group of the same number.
     gid = user.gid if ":" in owner or not owner.isdigit() else int(owner)
     return user.uid, gid

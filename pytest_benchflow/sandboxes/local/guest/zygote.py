@@ -17,9 +17,9 @@ import socket
 import time
 from typing import NoReturn
 
-from pytest_benchflow.removal import remove_tree
+from pytest_benchflow.core.removal import remove_tree
 
-from . import hostview, init, libc, privileges, signals, wire
+from . import hostview, init, libc, security, signals, wire
 
 #: How long a killed runner's sandboxes may take to end before what they leave is left to the next runner.
 _PATIENCE_SEC = 10.0
@@ -35,7 +35,7 @@ def main(descriptor: int) -> None:
     libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)
     runner = socket.socket(fileno=descriptor)
     host = hostview.look()
-    rights = {privileged: privileges.Privileges(privileged=privileged) for privileged in (False, True)}
+    rights = {privileged: security.Privileges(privileged=privileged) for privileged in (False, True)}
     # Objects that no collection ever touches keep their memory pages shared with every fork.
     gc.collect()
     gc.freeze()
@@ -77,7 +77,7 @@ def _has_children() -> bool:
 
 
 def _spawn(
-    control: int, flags: bytes, groups: list[bytes], host: hostview.HostView, rights: dict[bool, privileges.Privileges]
+    control: int, flags: bytes, groups: list[bytes], host: hostview.HostView, rights: dict[bool, security.Privileges]
 ) -> NoReturn:
     """Enter the namespaces, fork PID 1 of the sandbox there and leave."""
     try:

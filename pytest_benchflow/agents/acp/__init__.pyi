@@ -1,0 +1,14 @@
+from .handshake import (
+    open_session as open_session,
+)
+from .permissions import (
+    PermissionPolicy as PermissionPolicy,
+    approve_all as approve_all,
+    reject_all as reject_all,
+)
+from .session import (
+    AcpSession as AcpSession,
+)
+from .types import (
+    SessionPlan as SessionPlan,
+)

@@ -1,0 +1,139 @@
+"""What a session offers to choose: modes, models and configuration options, in the shapes agents use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from pytest_benchflow.agents.acp.types import as_list, as_object, as_text
+from pytest_benchflow.core.types import Json
+
+_EFFORT_WORDS = ("thought_level", "effort", "reasoning_effort", "thinking", "reasoning")
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A configuration option that takes one of some values."""
+
+    id: str
+    category: str | None
+    current: str | None
+    values: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Choices:
+    """The state of a session as its agent reports it."""
+
+    options: dict[str, Option] = field(default_factory=dict)
+    models: tuple[str, ...] = ()
+    current_model: str | None = None
+    modes: tuple[str, ...] = ()
+    current_mode: str | None = None
+
+    def take(self, report: Json) -> None:
+        """Take whatever of the state a result or an update contains."""
+        told = as_object(report)
+        if isinstance(told.get("configOptions"), list):
+            options = [option for item in as_list(told["configOptions"]) if (option := _option(item)) is not None]
+            self.options = {option.id: option for option in options}
+        models = as_object(told.get("models"))
+        if models:
+            ids = [as_text(as_object(item).get("modelId")) for item in as_list(models.get("availableModels"))]
+            self.models = tuple(name for name in ids if name) or self.models
+            self.current_model = as_text(models.get("currentModelId")) or self.current_model
+        modes = as_object(told.get("modes"))
+        if modes:
+            ids = [as_text(as_object(item).get("id")) for item in as_list(modes.get("availableModes"))]
+            self.modes = tuple(name for name in ids if name) or self.modes
+            self.current_mode = as_text(modes.get("currentModeId")) or self.current_mode
+        self.current_mode = as_text(told.get("currentModeId")) or self.current_mode
+
+    def model_option(self, name: str) -> Option | None:
+        """Return the option that chooses the model."""
+        return self.options.get(name) or self._of_category(("model",))
+
+    def effort_option(self, name: str | None) -> Option | None:
+        """Return the option that chooses the effort."""
+        if name is not None:
+            return self.options.get(name)
+        known = next((self.options[word] for word in _EFFORT_WORDS if word in self.options), None)
+        return self._of_category(_EFFORT_WORDS) or known
+
+    def reported_model(self, option: str) -> str | None:
+        """Return the model that the agent says it runs."""
+        chosen = self.model_option(option)
+        return (chosen and chosen.current) or self.current_model
+
+    def known_models(self, option: str) -> list[str]:
+        """Return the ids of all models that are offered, in either way, once each."""
+        chosen = self.model_option(option)
+        known = dict.fromkeys(chosen.values if chosen else ())
+        return [*known, *(name for name in self.models if name not in known and _without_effort(name) not in known)]
+
+    def believe(self, model: str, option: str) -> None:
+        """Take a model for chosen that its agent accepted without a word on what it runs now."""
+        self.current_model = model
+        chosen = self.model_option(option)
+        if chosen is not None:
+            self.options[chosen.id] = replace(chosen, current=model)
+
+    def _of_category(self, categories: tuple[str, ...]) -> Option | None:
+        found = [option for option in self.options.values() if option.category in categories]
+        return found[0] if len(found) == 1 else None
+
+
+def _option(item: Json) -> Option | None:
+    told = as_object(item)
+    name = as_text(told.get("id"))
+    if name is None:
+        return None
+    return Option(
+        name, as_text(told.get("category")), as_text(told.get("currentValue")), tuple(_values(told.get("options")))
+    )
+
+
+def _values(options: Json) -> list[str]:
+    """Return the values of an option, those in groups too."""
+    found: list[str] = []
+    for item in as_list(options):
+        entry = as_object(item)
+        if isinstance(entry.get("options"), list):
+            found += _values(entry["options"])
+        elif (value := as_text(entry.get("value"))) is not None:
+            found.append(value)
+    return found
+
+
+def same_model(asked: str, reported: str) -> bool:
+    """Whether an agent means the model asked for; some add an effort, a provider or a source to its name."""
+    if asked == reported:
+        return True
+    plain = _without_effort(reported)
+    if _without_effort(asked) == plain and (plain == reported or "[" not in asked):
+        return True
+    return plain.endswith((f"/{asked}", f":{asked}")) or asked.endswith(f"/{plain}") or f"|{asked}(" in reported
+
+
+def contradicts(asked: str, reported: str | None, *, at_launch: bool) -> bool:
+    """Whether what an agent reports shows that it runs another model.
+
+    A word like "default" tells nothing of a model that was chosen at launch.
+    """
+    if reported is None or (at_launch and _is_alias(reported)):
+        return False
+    return not same_model(asked, reported)
+
+
+def other_model(asked: str, used: list[str], known: list[str]) -> str | None:
+    """Return the model that answered in place of the one asked for, where the agent names both alike."""
+    if _is_alias(asked) or not used or any(same_model(asked, name) for name in used):
+        return None
+    return used[0] if all(name in known for name in used) else None
+
+
+def _is_alias(name: str) -> bool:
+    return name.startswith(("auto", "default"))
+
+
+def _without_effort(name: str) -> str:
+    return name[: name.index("[")] if name.endswith("]") and "[" in name else name

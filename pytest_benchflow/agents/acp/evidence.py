@@ -1,0 +1,134 @@
+"""Tell whether a model answered: `end_turn` does not say so, several agents send it although every call failed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from pytest_benchflow.agents.acp.types import as_object, as_text
+from pytest_benchflow.core.types import Json
+
+#: Messages that known agents make up themselves, before they ask their model or while it fails to answer.
+_OWN_WORDS = re.compile(
+    r"""\s*(?:
+      retrying\ \(attempt | retry\ finished,\ resuming     # pi
+    | (?:warning:\ )?model\ metadata\ for\ .{1,200}\ not\ found | we.re\ currently\ experiencing\ high\ demand  # codex
+    | \[mode_update\]\s                                    # gemini
+    | pi\ v\d[\w.]*\s+---                                  # pi
+    | there.s\ an\ issue\ with\ the\ selected\ model\ \(    # claude
+    | error:\ (?:failed\ to\ get\ response\ from\ the\ ai\ model | authentication\ failed\ with\ provider)
+    | system\ prompt:\s                                    # openhands
+    )""",
+    re.IGNORECASE | re.VERBOSE,
+)
+#: What copilot and codex put before such messages; a model may write it too, but seldom as its first word.
+_OWN_HEAD = re.compile(r"\s*(?:info|warning):\s", re.IGNORECASE)
+#: How agents in general begin when they tell of a failed call, and what they then speak of.
+_FAILURE_HEAD = re.compile(
+    r"""\W*(?:error\b\s*[:(\[\d] | fatal\b | api\ error | llm\b | provider\b | http\b | [45]\d\d\b
+    | (?:the\ )?(?:api|model|request)\b.{0,40}\bfail
+    | (?:failed|unable)\ to | could\ not | authentication\b | unauthori[sz]ed | forbidden | invalid\ | incorrect\ api
+    | rate.?limit | quota | too\ many\ requests | overloaded | internal\ server | service\ unavailable | please\ run\ /
+    | (?:your\ )?credit\ balance | we.re\ currently | (?:connection|stream|network)\ (?:error|failed|refused|reset)
+    | agent\ failed | type"\s*:\s*"error | error"\s*: )""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_FAILURE_WORDS = re.compile(
+    r"""\bapi\b | api.?key | \bprovider\b | \bllm\b | \bhttps?\b | \b[45]\d\d\b | rate.?limit | quota
+    | too\ many\ requests | overloaded | high\ demand | authenticat | unauthori[sz]ed | credit | /login | unavailable
+    | server\ error | gateway
+    | (?:response|answer)\ from | econn | timed?\ ?out | fetch\ failed | (?:connection|stream|network)\ (?:e|f|r)\w+""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_TROUBLE = re.compile(r"\bretry|\bfailed\b|\berror\b", re.IGNORECASE)
+_STATUS = re.compile(r"\b[45]\d\d\b")
+_STATUS_TEXT = re.compile(
+    r"""\W*(?:http\W*)?[45]\d\d\W+(?:bad\ request | unauthori[sz]ed | payment | forbidden | not\ found
+    | request | conflict | payload | unprocessable | too\ many | internal | not\ implemented | bad\ gateway | service
+    | gateway | status | error | overloaded | client | server | \{)""",
+    re.IGNORECASE | re.VERBOSE,
+)
+#: A failure is told shortly; what is longer is a model's own text about failures.
+_LONGEST_FAILURE = 2000
+
+
+def is_own_word(text: str, *, is_start: bool) -> bool:
+    """Whether a piece of message is one that a known agent makes up itself."""
+    return _OWN_WORDS.match(text) is not None or (is_start and _OWN_HEAD.match(text) is not None)
+
+
+def is_failure(text: str) -> bool:
+    """Whether the beginning of a message tells that the model could not be reached."""
+    head = _FAILURE_HEAD.match(text)
+    if len(text) > _LONGEST_FAILURE or head is None:
+        return False
+    # A number alone tells nothing: a model may count, or answer with one.
+    if _STATUS.search(head[0]) is not None and _STATUS_TEXT.match(text) is None:
+        text = _STATUS.sub("", text)
+    return _FAILURE_WORDS.search(text) is not None
+
+
+def complaint_in(update: dict[str, Json]) -> str | None:
+    """Return the trouble with its model that an agent tells of beside its messages (codex, grok)."""
+    if update.get("sessionUpdate") == "retry_state":
+        return as_text(update.get("reason"))
+    error = as_object(as_object(as_object(update.get("_meta")).get("codex")).get("error"))
+    told = [as_text(error.get("message")), as_text(error.get("additionalDetails"))]
+    return ": ".join(text for text in told if text) or None
+
+
+def is_broken(update: dict[str, Json]) -> bool | None:
+    """Say whether an agent is in a state in which only it speaks, not its model (codex); None if it does not tell."""
+    status = as_object(as_object(as_object(update.get("_meta")).get("codex")).get("threadStatus"))
+    return None if not status else status.get("type") == "systemError"
+
+
+@dataclass(slots=True)
+class Evidence:
+    """What is known of one turn."""
+
+    said: bool = False
+    """The agent said or thought something that is not its own word on failing calls."""
+    is_broken: bool = False
+    """Whether the agent has told that whatever it says now is its own word."""
+    tool_calls: int = 0
+    output_tokens: int = 0
+    complaint: str | None = None
+    """The last word of the agent on trouble with its model."""
+    failed_last: bool = False
+    """Whether that word was its last."""
+    _starts: int = 0
+    """How many things were said."""
+
+    @property
+    def answered(self) -> bool:
+        """Whether the model answered at least once."""
+        return self.said or self.tool_calls > 0 or self.output_tokens > 0
+
+    def hear(self, text: str, *, is_start: bool) -> bool:
+        """Take a piece of message or thought; return whether it is the agent's own and not its model's.
+
+        Only the start of a message is looked at closely: the pieces of a model's text may read like anything.
+        """
+        if not text.strip():
+            return False
+        own, failure = is_own_word(text, is_start=is_start), self.is_broken or is_failure(text)
+        if own or (failure and (is_start or self.is_broken)):
+            if failure or (self.complaint is None and _TROUBLE.search(text)):
+                self.complaint = text.strip()
+            self.failed_last = failure
+            return True
+        self._starts += is_start or not self.said
+        self.said = True
+        self.failed_last = False
+        return False
+
+    def take_back(self, message: str | None, error: str) -> None:
+        """Take the only thing that was said for the agent's own word, if the error that ended the turn repeats it."""
+        if message and message.strip() in error and self._starts == 1:
+            self.said = False
+
+    def saw_tool_call(self) -> None:
+        """Take a tool call, which only a model makes."""
+        self.tool_calls += 1
+        self.failed_last = False

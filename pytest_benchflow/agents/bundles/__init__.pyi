@@ -1,0 +1,7 @@
+from .bundle import (
+    Bundle as Bundle,
+    BundleSpec as BundleSpec,
+)
+from .store import (
+    BundleStore as BundleStore,
+)

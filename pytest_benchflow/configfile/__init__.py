@@ -1,0 +1,5 @@
+"""TODO"""
+
+from pytest_benchflow.core.lazy import lazy_exports
+
+__getattr__, __dir__ = lazy_exports(__name__, __file__)

@@ -1,0 +1,83 @@
+"""Where things that are dear to make are kept between runs, how processes share them, and files named everywhere."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from filelock import FileLock
+
+
+_POLL_SEC = 0.05
+_numbers = itertools.count(1)
+
+
+def cache_directory() -> Path:
+    """Return `$BF_CACHE_DIR`, else `pytest-benchflow` in the user's cache directory; it may not exist yet."""
+    if chosen := os.environ.get("BF_CACHE_DIR"):
+        return Path(chosen).absolute()
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return Path(base).absolute() / "pytest-benchflow"
+
+
+def spare_layers() -> Path:
+    """Return where the local sandbox keeps layers if the cache directory is on a file system that cannot hold them."""
+    return Path(f"/var/tmp/pytest-benchflow-layers-{os.geteuid()}")  # noqa: S108 - checked before it is used
+
+
+@contextlib.asynccontextmanager
+async def locked_files(*files: Path) -> AsyncIterator[None]:
+    """Hold the first free one of these lock files; polling, so that the wait can be cancelled."""
+    while (held := next(filter(None, map(_take, files)), None)) is None:  # noqa: ASYNC110 - other processes set no event
+        await asyncio.sleep(_POLL_SEC)
+    try:
+        yield
+    finally:
+        held.release()
+
+
+def _take(file: Path) -> FileLock | None:
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(file, thread_local=False)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        return None
+    return lock
+
+
+def temporary_name() -> str:
+    """Name a directory that is being filled, so that others can tell when its maker is gone."""
+    pid = os.getpid()
+    return f"tmp-{pid}-{start_time(pid)}-{next(_numbers)}"
+
+
+def is_abandoned(name: str) -> bool:
+    """Say whether a directory has a temporary name whose maker is gone."""
+    word, _, rest = name.partition("-")
+    pid, _, rest = rest.partition("-")
+    return word == "tmp" and pid.isdigit() and start_time(pid) != rest.partition("-")[0]
+
+
+def start_time(pid: int | str) -> str:
+    """Return when a process started, which tells it from a later one of the same number; "" if it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]
+    except OSError:
+        return ""
+
+
+COMPOSE_FILES = ("docker-compose.yaml", "docker-compose.yml")
+
+
+def compose_file(directory: Path | None) -> Path | None:
+    """Return the compose file of an environment, None if it is one container."""
+    paths = [directory / name for name in COMPOSE_FILES] if directory is not None else []
+    return next((path for path in paths if path.is_file()), None)

@@ -1,0 +1,32 @@
+from .engine import (
+    Engine as Engine,
+)
+from .evaluation import (
+    Evaluation as Evaluation,
+    EvaluationConfig as EvaluationConfig,
+    EvaluationResult as EvaluationResult,
+    ResumeMismatch as ResumeMismatch,
+    TaskFailure as TaskFailure,
+)
+from .job import (
+    claim_job_directory as claim_job_directory,
+)
+from .metrics import (
+    BenchmarkMetrics as BenchmarkMetrics,
+    TaskMetrics as TaskMetrics,
+    bootstrap_interval as bootstrap_interval,
+    collect_metrics as collect_metrics,
+    mean as mean,
+    pass_all_k as pass_all_k,
+    pass_at_k as pass_at_k,
+    percentile as percentile,
+    wilson_interval as wilson_interval,
+)
+from .results import (
+    bucket as bucket,
+    last_word as last_word,
+    read_results as read_results,
+)
+from .retry import (
+    RetryConfig as RetryConfig,
+)

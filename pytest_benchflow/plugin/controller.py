@@ -1,0 +1,220 @@
+"""Where pytest was started: print the header, gather results, check that none is missing, write report and summary.
+
+Under xdist this is the controller; workers have none of it and print nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Generator, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_benchflow.plugin.options import is_asked_for
+from pytest_benchflow.plugin.stash import blamed, existing_run, get_run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pytest_benchflow.plugin.reports import Results
+    from pytest_benchflow.plugin.session import Run
+    from pytest_benchflow.reporting import Report
+
+
+def header(run: Run, n_items: int) -> list[str]:
+    """Return one line, and what else is to know: who runs, where and why there, how many, and where the results go."""
+    played = ((cell.agent, cell.model) for cell in run.cells(1))
+    agents = ", ".join(dict.fromkeys("/".join(part for part in pair if part) for pair in played))
+    what = f"{n_items} rollout" + ("" if n_items == 1 else "s")
+    place = run.settings.jobs_dir / run.job_name
+    line = (
+        f"benchflow: {what} · agent {agents} · sandbox {run.sandbox_name} ({run.sandbox_reason}) · "
+        f"{run.in_flight} at a time · results in {run.shown(str(place))}"
+    )
+    return [line, *(f"note: {note}" for note in run.notes)]
+
+
+_SHOWN_NOTES = 5
+_IN_TASK_FILE = re.compile(r"(?:^|/)task\.(?:toml|md)::")
+
+
+class Controller:
+    """One per pytest run."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._started = time.time()
+        self._results: Results | None = None
+        self._expected: list[str] = []
+        self._finished: set[str] = set()
+        self._lines: list[str] = []
+        self._notes: list[str] = []
+        self._is_incomplete = False
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: object) -> None:
+        """Give every worker the same job, and the sources fetched once."""
+        workerinput: dict[str, object] = node.workerinput  # type: ignore[attr-defined]
+        from pytest_benchflow.plugin.session import job_of
+
+        workerinput["bf_run_id"], workerinput["bf_job_name"] = job_of(self._config)
+        if is_asked_for(self._config):
+            workerinput["bf_sources"] = get_run(self._config).sources
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, node: object, ids: Sequence[str]) -> None:
+        """Learn which items there are; the controller itself never collects."""
+        ours = [nodeid for nodeid in ids if _is_ours(nodeid)]
+        if ours and not self._expected:
+            self._expected = ours
+            self._check()
+            self._say_header(len(ours))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take results out of reports."""
+        if report.failed and _is_ours(report.nodeid) and not self._knows(report):
+            self._lose(report)
+        if hasattr(report, "bf") or self._results is not None:
+            self._gathered().add(report)
+        if report.when == "teardown" or report.failed:
+            self._finished.add(report.nodeid)
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
+        """Refuse to end green with results missing, and write the report."""
+        result = yield
+        missing = set(self._expected) - self._finished
+        if missing and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+            self._notes.append(f"{len(missing)} rollouts never reported, for example {min(missing)}")
+        self._report(int(session.exitstatus))
+        if self._is_incomplete and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+        return result
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print the table."""
+        if self._lines or self._notes:
+            terminalreporter.section("benchflow")
+            for line in (*self._lines, *self._notes):
+                terminalreporter.line(line)
+
+    def _knows(self, report: pytest.TestReport) -> bool:
+        return hasattr(report, "bf") or (self._results is not None and report.nodeid in self._results.raw)
+
+    def _lose(self, report: pytest.TestReport) -> None:
+        """Make a result for an item that failed without one, for its worker died."""
+        from pytest_benchflow.core.errors import BenchflowError
+        from pytest_benchflow.plugin.items import Cell
+        from pytest_benchflow.plugin.reports import no_rollout
+        from pytest_benchflow.rollout import ErrorInfo
+
+        run = get_run(self._config)
+        file, _, name = report.nodeid.rpartition("::")
+        cell = next((cell for cell in run.cells(1) if _is_of(name, cell.name)), Cell(name, None, 1, name))
+        task = self._config.rootpath / file
+        error = ErrorInfo.of(BenchflowError(report.longreprtext.partition("\n")[0]), "create")
+        result = no_rollout(run, cell, (task.parent.name, task.parent), error=error)
+        report.bf = result.model_dump(mode="json")  # type: ignore[attr-defined]
+
+    def _gathered(self) -> Results:
+        if self._results is None:
+            from pytest_benchflow.plugin.reports import Results
+
+            self._results = Results(started_at=_iso(self._started))
+        return self._results
+
+    def _report(self, exit_status: int) -> None:
+        run = existing_run(self._config)
+        if run is None and self._results is None:
+            return
+        run = get_run(self._config)
+        if self._results is None and (
+            run.settings.json is None or self._config.option.collectonly or run.settings.dry_run
+        ):
+            return
+        from pytest_benchflow.reporting import summary_lines
+
+        results = self._gathered()
+        job = results.job_directory()
+        report = results.report(self._expected, exit_status=exit_status, job_dir=job, finished_at=_iso(time.time()))
+        self._lines = summary_lines(report.summary) if report.summary else []
+        self._notes += [f"note: {note}" for note in results.notes()[:_SHOWN_NOTES]]
+        if job is not None:
+            self._notes.append(f"results: {run.shown(job)}")
+        if run.settings.json is not None:
+            self._write(report, run.settings.json, run.shown(str(run.settings.json)))
+        self._publish(report)
+
+    def _publish(self, report: Report) -> None:
+        from pytest_benchflow.core.errors import UsageError
+
+        try:
+            with blamed("pytest_bf_summary"):
+                self._config.hook.pytest_bf_summary(report=report)
+        except UsageError as error:  # the run is over, and what it found must still be shown
+            self._is_incomplete = True
+            self._notes.append(str(error))
+
+    def _write(self, report: Report, path: Path, shown: str) -> None:
+        from pytest_benchflow.reporting import write_report
+
+        try:
+            write_report(report, path)
+        except OSError as error:
+            self._is_incomplete = True
+            self._notes.append(f"report: {shown} could not be written: {error.strerror}")
+        else:
+            self._notes.append(f"report: {shown}")
+
+    def _check(self) -> None:
+        """Say once, where pytest was started, that nothing can run here."""
+        import asyncio
+
+        from pytest_benchflow.core.errors import BenchflowError
+
+        run = get_run(self._config)
+
+        async def preflight() -> None:
+            try:
+                self._check_credentials(run)
+                await run.preflight()
+            finally:
+                await run.resources.aclose()
+
+        try:
+            asyncio.run(preflight())
+        except BenchflowError as error:
+            raise pytest.UsageError(str(error)) from None
+
+    def _check_credentials(self, run: Run) -> None:
+        from pytest_benchflow.plugin.preflight import refuse_missing
+
+        names = {nodeid.rpartition("::")[2] for nodeid in self._expected}
+        # A task may ask for more trials than the others; its cells differ from theirs in nothing but the number.
+        cells = [cell for cell in run.cells(1) if any(_is_of(name, cell.name) for name in names)]
+        refuse_missing(run, cells, self._config.rootpath / self._expected[0].rpartition("::")[0])
+
+    def _say_header(self, n_items: int) -> None:
+
+        reporter = self._config.pluginmanager.getplugin("terminalreporter")
+        if reporter is not None:
+            run = get_run(self._config)
+            reporter.ensure_newline()
+            for line in header(run, n_items):
+                reporter.write_line(line)
+
+
+def _is_of(name: str, cell: str) -> bool:
+    return name == cell or name.rpartition("/")[0] == cell
+
+
+def _is_ours(nodeid: str) -> bool:
+    return _IN_TASK_FILE.search(nodeid) is not None
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")

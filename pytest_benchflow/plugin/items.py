@@ -1,0 +1,328 @@
+"""Rollout items: ordinary pytest functions under a task file, so fixtures, marks and other plugins see plain tests.
+
+Nothing public tells which fixtures an item will use, or who defines them: that one look behind pytest's public API is
+read only, and does without where a pytest release keeps it elsewhere.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, is_dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pluggy
+import pytest
+
+from pytest_benchflow.plugin.outcome import judge
+from pytest_benchflow.plugin.settings import AgentChoice
+from pytest_benchflow.plugin.stash import get_run, given, short_errors
+
+if TYPE_CHECKING:
+    from pytest_benchflow.configfile import TaskError
+    from pytest_benchflow.plugin.settings import Settings
+    from pytest_benchflow.rollout import RolloutResult
+    from pytest_benchflow.tasks import RunHints, TaskHead
+
+
+Definitions = Sequence[pytest.FixtureDef[object]]
+
+
+class FixtureInfo(Protocol):
+    """What pytest resolved for one item."""
+
+    @property
+    def names_closure(self) -> Sequence[str]:
+        """Every fixture the item uses, also indirectly."""
+
+    @property
+    def name2fixturedefs(self) -> Mapping[str, Definitions]:
+        """The definitions of each, overridden ones first."""
+
+
+def fixture_info(item: pytest.Item) -> FixtureInfo | None:
+    """Return what pytest resolved for an item, None if it cannot be had."""
+    return getattr(item, "_fixtureinfo", None)
+
+
+def definitions_of(name: str, item: pytest.Item) -> Definitions | None:
+    """Return the definitions of a fixture that an item would see, None if they cannot be had."""
+    manager: Any = getattr(item.session, "_fixturemanager", None)
+    try:
+        found: Definitions | None = manager.getfixturedefs(name, item)
+    except (AttributeError, TypeError):
+        return None
+    return found
+
+
+# What pytest, xdist, -k and "run this id again" all take; everything else becomes a dash.
+_UNSAFE = re.compile(r"[^\w.+:/-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One rollout of a task."""
+
+    agent: str
+    model: str | None
+    trial: int
+    name: str
+    scene: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SceneChoice:
+    """One value of the scene axis; one that settles who plays is not multiplied by the agents of the run."""
+
+    name: str
+    agent: str | None = None
+    model: str | None = None
+    trials: int | None = None
+
+
+def cells(
+    agents: Sequence[AgentChoice],
+    trials: int,
+    takes_model: Callable[[str], bool],
+    scenes: Sequence[SceneChoice] = (),
+) -> list[Cell]:
+    """Return the cells of a task in a fixed order; parts that do not vary are left out of the names."""
+    found: list[Cell] = []
+    taken: set[str] = set()
+    for agent, model, scene in _played(agents, takes_model, scenes):
+        repeats = (scene.trials if scene else None) or trials
+        for trial in range(1, repeats + 1):
+            shown = scene.name if scene and len(scenes) > 1 else None
+            parts = [agent, model, shown, str(trial) if repeats > 1 else None]
+            name = _distinct(safe_name("/".join(part for part in parts if part)), taken)
+            found.append(Cell(agent, model, trial, name, scene.name if scene else None))
+    return found
+
+
+def _played(
+    agents: Sequence[AgentChoice], takes_model: Callable[[str], bool], scenes: Sequence[SceneChoice]
+) -> Iterator[tuple[str, str | None, SceneChoice | None]]:
+    open_scenes: list[SceneChoice | None] = [scene for scene in scenes if scene.agent is None]
+    if open_scenes or not scenes:
+        for agent in agents:
+            for model in agent.models if takes_model(agent.name) else (None,):
+                for scene in open_scenes or [None]:
+                    yield agent.name, model, scene
+    for pinned in scenes:
+        if pinned.agent is not None:
+            yield pinned.agent, pinned.model, pinned
+
+
+def safe_name(text: str) -> str:
+    """Replace what a node id must not hold: brackets, spaces, @, ::, control characters."""
+    return re.sub(":{2,}", ":", _UNSAFE.sub("-", text)).strip(":") or "-"
+
+
+def _distinct(name: str, taken: set[str]) -> str:
+    candidate, number = name, 2
+    while candidate in taken:
+        candidate, number = f"{name}-{number}", number + 1
+    taken.add(candidate)
+    return candidate
+
+
+_FIXTURES = pytest.StashKey[dict[Callable[..., None], FixtureInfo | None]]()
+_NO_MODULE = ModuleType("benchflow_task")
+
+
+def reward_reaches_threshold(bf_result: RolloutResult) -> None:
+    """Pass when the agent earned the reward that was asked for."""
+    _assert(bf_result)
+
+
+def reward_stays_below_threshold(bf_result: RolloutResult) -> None:
+    """Pass when the agent did not earn the reward: a self-test of the verifier."""
+    _assert(bf_result, must_fail=True)
+
+
+for _template in (reward_reaches_threshold, reward_stays_below_threshold):
+    # pytest asks for the signature of every item; this spares working it out ten thousand times.
+    _template.__signature__ = inspect.signature(_template)  # type: ignore[attr-defined]
+
+
+def _assert(result: RolloutResult, *, must_fail: bool = False) -> None:
+    __tracebackhide__ = True
+    from pytest_benchflow.rollout import RolloutResult
+
+    with short_errors():
+        given(result, RolloutResult, "bf_result", "is")
+    verdict = judge(result, must_fail=must_fail)
+    if verdict.kind == "failed":
+        pytest.fail(verdict.text, pytrace=False)
+
+
+class RolloutItem(pytest.Function):
+    """One rollout of a task."""
+
+    head: TaskHead
+    cell: Cell
+
+    @property
+    def ihook(self) -> pluggy.HookRelay:
+        """Call the hooks that the task file would."""
+        assert self.parent is not None
+        return self.parent.ihook
+
+    def reportinfo(self) -> tuple[os.PathLike[str] | str, int | None, str]:
+        """Point at the task file instead of this module."""
+        return self.path, 0, f"{self.head.name} {self.name}"
+
+
+class TaskFile(pytest.Module):
+    """The task file as a collector of rollout items."""
+
+    _found: TaskHead | TaskError
+
+    @property
+    def ihook(self) -> pluggy.HookRelay:
+        """Call the hooks that the folder above would: pytest has not visited the task's own directory for conftests."""
+        assert self.parent is not None
+        return self.parent.ihook
+
+    @classmethod
+    def of(cls, parent: pytest.Collector, path: Path, found: TaskHead | TaskError) -> TaskFile:
+        """Make the node of a task whose file has been read."""
+        name = _below(path, parent.path) or path.name
+        # The id pytest would find too, at a price; but outside the root directory it would give one to two tasks.
+        nodeid = _below(path, parent.config.rootpath) or os.path.relpath(path, parent.config.rootpath)
+        node: TaskFile = cls.from_parent(parent, path=path, name=name, nodeid=nodeid)
+        node.obj = _NO_MODULE
+        node._found = found
+        return node
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing can go wrong in collecting it; what does must be an error of this task and no other."""
+        return not isinstance(self._found, Exception) and not self._found.warnings and not self._has_hooks
+
+    @property
+    def _has_hooks(self) -> bool:
+        return bool(self.config.hook.pytest_bf_modify_task.get_hookimpls())
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        """Make one item per cell of the matrix; a broken task is an error that lists all its problems."""
+        if isinstance(self._found, Exception):
+            raise self.CollectError(str(self._found))
+        head = self._modified(self._found)
+        run = get_run(self.config)
+        settings = run.settings
+        for problem in head.warnings:
+            warn(self, str(problem))
+        trials = self._trials(head, settings)
+        marks = _task_marks(head.tags, head.run, self.config.pluginmanager.hasplugin("timeout"))
+        return [self._item(head, cell, marks, run.sandbox_name, settings.selftest) for cell in run.cells(trials)]
+
+    def _trials(self, head: TaskHead, settings: Settings) -> int:
+        folder = self.nodeid.rpartition("/")[0]
+        return settings.override_for(folder, head.name).trials or head.run.trials or settings.trials
+
+    def _modified(self, head: TaskHead) -> TaskHead:
+        """Let a conftest change the task; only then is the whole of it read here."""
+        if not self._has_hooks:
+            return head
+        from pytest_benchflow.core.errors import BenchflowError
+        from pytest_benchflow.tasks import load_task
+
+        try:
+            task = get_run(self.config).modified_task(self, load_task(self.path))
+        except BenchflowError as error:
+            raise self.CollectError(str(error)) from None
+        return replace(
+            head,
+            name=task.name,
+            difficulty=task.difficulty,
+            category=task.category,
+            tags=task.tags,
+            run=task.run,
+        )
+
+    def _item(
+        self,
+        head: TaskHead,
+        cell: Cell,
+        marks: tuple[pytest.MarkDecorator, ...],
+        sandbox: str,
+        selftest: bool,
+    ) -> RolloutItem:
+        must_fail = selftest and cell.agent == "nop"
+        template = reward_stays_below_threshold if must_fail else reward_reaches_threshold
+        item: RolloutItem = RolloutItem.from_parent(
+            self, name=cell.name, callobj=template, fixtureinfo=_known_fixtures(self, template)
+        )
+        _remember_fixtures(self, template, item)
+        item.head = head
+        item.cell = cell
+        item.add_marker(_cell_mark(cell.agent, cell.model, cell.scene, sandbox, head.difficulty, head.category))
+        for mark in marks:
+            item.add_marker(mark)
+        return item
+
+
+def _below(path: Path, folder: Path) -> str | None:
+    prefix = f"{folder}/"
+    return str(path)[len(prefix) :] if str(path).startswith(prefix) else None
+
+
+def _known_fixtures(node: TaskFile, template: Callable[..., None]) -> object | None:
+    """Return what an item beside this one found out about its fixtures: below one folder all see the same ones."""
+    assert node.parent is not None
+    known = node.parent.stash.get(_FIXTURES, {}).get(template)
+    # A copy of its own, because other plugins add to an item's list of fixtures.
+    return replace(known, names_closure=[*known.names_closure]) if is_dataclass(known) else None
+
+
+def _remember_fixtures(node: TaskFile, template: Callable[..., None], item: RolloutItem) -> None:
+    assert node.parent is not None
+    node.parent.stash.setdefault(_FIXTURES, {}).setdefault(template, fixture_info(item))
+
+
+class TaskFileWarning(pytest.PytestWarning):
+    """A task file says something nobody understands."""
+
+
+def warn(node: pytest.Collector, text: str) -> None:
+    """Warn of something about a task."""
+    try:
+        node.warn(TaskFileWarning(text))
+    except TaskFileWarning:  # pytest was asked to make errors of warnings
+        raise node.CollectError(text) from None
+
+
+@lru_cache(maxsize=1024)
+def _cell_mark(
+    agent: str, model: str | None, scene: str | None, sandbox: str, difficulty: str | None, category: str | None
+) -> pytest.MarkDecorator:
+    facts = {
+        "agent": agent,
+        "model": model,
+        "scene": scene,
+        "sandbox": sandbox,
+        "difficulty": difficulty,
+        "category": category,
+    }
+    return pytest.mark.bf(**{key: value for key, value in facts.items() if value is not None})
+
+
+@lru_cache(maxsize=1024)
+def _task_marks(tags: tuple[str, ...], run: RunHints, has_timeout: bool) -> tuple[pytest.MarkDecorator, ...]:
+    marks = [pytest.mark.bf_tag(name=tag) for tag in tags]
+    if has_timeout:
+        # pytest-timeout's clock would count the wait for a free place; the engine bounds every rollout itself.
+        marks.append(pytest.mark.timeout(0))
+    if run.quarantine:
+        marks.append(pytest.mark.bf_quarantine)
+    if run.skip is not None:
+        marks.append(pytest.mark.skip(reason=run.skip))
+    if run.xfail is not None:
+        marks.append(pytest.mark.xfail(reason=run.xfail))
+    return tuple(marks)

@@ -1,0 +1,181 @@
+"""Rollout files on the command line: `--bf-scene` is a value of the scene axis, `--bf-config` a job with its tasks."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_benchflow.core.errors import BenchflowError, UsageError
+from pytest_benchflow.core.text import did_you_mean
+from pytest_benchflow.plugin.items import SceneChoice
+from pytest_benchflow.plugin.settings import AgentChoice, Settings
+
+if TYPE_CHECKING:
+    from pytest_benchflow.plugin.items import Cell
+    from pytest_benchflow.plugin.session import Run
+    from pytest_benchflow.rollout import RolloutConfig, RolloutFile
+
+
+def add_sources(run: Run) -> None:
+    """Collect what `--bf-source` and the job file name, instead of the default paths if no path was given."""
+    listed = [str(path) for path in run.job.tasks] if run.job is not None else []
+    if not run.settings.sources and not listed:
+        return
+    given = run.config.option.file_or_dir
+    kept = run.config.args if given else []
+    run.config.args = [*kept, *listed, *run.sources]
+
+
+def fetched_sources(run: Run) -> list[str]:
+    """Fetch the sources and return their local paths; workers are handed those of their controller."""
+    handed: list[str] | None = getattr(run.config, "workerinput", {}).get("bf_sources")
+    if handed is not None:
+        return handed
+    from pytest_benchflow.core.files import cache_directory
+    from pytest_benchflow.tasks import fetch_source
+
+    try:
+        fetched = [fetch_source(source, cache_directory() / "sources") for source in run.settings.sources]
+    except BenchflowError as error:
+        raise pytest.UsageError(f"--bf-source: {error}") from None
+    run.notes += [source.note for source in fetched if source.note is not None]
+    return [str(source.path) for source in fetched]
+
+
+FOLDER = "scenes"
+_SUFFIXES = (".yaml", ".yml")
+
+#: Fields of a configuration that an option decides, if it was given.
+_OPTIONS = {
+    "sandbox": "bf_sandbox",
+    "sandbox_user": "bf_sandbox_user",
+    "sandbox_setup_timeout": "bf_sandbox_setup_timeout",
+    "threshold": "bf_threshold",
+    "timeout": "bf_agent_timeout",
+    "timeout_multiplier": "bf_timeout_multiplier",
+    "agent_idle_timeout": "bf_agent_idle_timeout",
+    "force_build": "bf_force_build",
+    "context_root": "bf_context_root",
+    "base_image_override": "bf_base_image_override",
+}
+_OF_THE_JOB = frozenset({"jobs_dir", "job_name", "rollout_name"})
+
+
+def find_scene_files(words: Iterable[str], root: Path, here: Path) -> list[Path]:
+    """Return the files that `--bf-scene` names: paths, patterns, or names of files in `scenes/`."""
+    found: dict[Path, None] = {}
+    for word in words:
+        if any(mark in word for mark in "*?["):
+            matches = [Path(match) for match in sorted(glob.glob(str(here / word)))]
+        else:
+            named = [root / FOLDER / f"{word}{suffix}" for suffix in _SUFFIXES]
+            matches = [path for path in (here / word, *named) if path.is_file()][:1]
+        if not matches:
+            known = [path.stem for path in (root / FOLDER).glob("*") if path.suffix in _SUFFIXES]
+            advice = did_you_mean(word, known) if known else f"give a file, or a name in {FOLDER}/"
+            raise UsageError(f"--bf-scene {word!r}: there is no such file", advice=advice)
+        found |= dict.fromkeys(matches)
+    return list(found)
+
+
+def read_scenes(paths: Iterable[Path]) -> dict[str, RolloutFile]:
+    """Read scene files; two of the same name could not be told apart."""
+    from pytest_benchflow.rollout import load_rollout_file
+
+    files: dict[str, RolloutFile] = {}
+    for path in paths:
+        file = load_rollout_file(path)
+        if file.name in files:
+            raise UsageError(
+                f"--bf-scene {path} and {files[file.name].path} are both called {file.name!r}",
+                advice="give one of them another name:",
+            )
+        files[file.name] = file
+    return files
+
+
+def refuse_idle_options(config: pytest.Config, files: Sequence[RolloutFile]) -> None:
+    """Refuse what the command line says and no file leaves room for: a wrong agent may cost money."""
+    named = ", ".join(repr(file.name) for file in files)
+    settled = {
+        "--bf-agent": ("who plays", all(file.pins_agents for file in files)),
+        "--bf-prompt": ("what is told", all(file.scenes for file in files)),
+    }
+    for flag, (what, is_settled) in settled.items():
+        if files and is_settled and config.getoption(flag) is not None:
+            message = f"{flag} has no effect, because {named} says {what}"
+            raise UsageError(message, advice="take one of them away")
+
+
+def choice_of(file: RolloutFile) -> SceneChoice:
+    """Return what the matrix needs to know about a scene file."""
+    if not file.pins_agents:
+        return SceneChoice(file.name, trials=file.trials)
+    scenes = file.scenes_for()
+    if scenes:
+        first = scenes[0].roles[0]
+        return SceneChoice(file.name, first.agent, first.model, file.trials)
+    return SceneChoice(file.name, file.agents[0].name, file.agents[0].model, file.trials)
+
+
+def with_job(settings: Settings, job: RolloutFile) -> Settings:
+    """Return the settings of a run with what a job file says, where no option says otherwise."""
+    agents = tuple(AgentChoice(agent.name, (agent.model,)) for agent in job.agents)
+    given = settings.given
+    return replace(
+        settings,
+        agents=agents if agents and "bf_agent" not in given else settings.agents,
+        trials=job.trials if job.trials and "bf_trials" not in given else settings.trials,
+        concurrency=job.concurrency if job.concurrency and "bf_concurrency" not in given else settings.concurrency,
+        jobs_dir=job.jobs_dir if job.jobs_dir and "bf_jobs_dir" not in given else settings.jobs_dir,
+        sandbox=job.sandbox if job.sandbox and "bf_sandbox" not in given else settings.sandbox,
+        sources=(*settings.sources, *([job.source] if job.source else [])),
+    )
+
+
+def idle_keys(file: RolloutFile) -> list[str]:
+    """Return what a file says that has no effect here."""
+    retry = [f"{file.path}: retry has no effect here; use bf run, which tries again"] if file.retry else []
+    return [*map(str, file.warnings), *retry]
+
+
+def without_players(job: RolloutFile) -> RolloutFile:
+    """Return a job for a self-test of its tasks, which pays for nobody."""
+    return replace(job, scenes=(), agents=(), prompts=None, user=None, loop_strategy=None)
+
+
+def keep_named(config: pytest.Config, items: list[pytest.Item], job: RolloutFile) -> None:
+    """Deselect the tasks that a job file does not include, or excludes, by name or directory."""
+    from pytest_benchflow.plugin.items import RolloutItem
+
+    def is_wanted(item: RolloutItem) -> bool:
+        return job.wants(item.head.name, item.head.name.rpartition("/")[2], item.path.parent.name)
+
+    others = [item for item in items if isinstance(item, RolloutItem) and not is_wanted(item)]
+    if others:
+        config.hook.pytest_deselected(items=others)
+        dropped = set(others)
+        items[:] = [item for item in items if item not in dropped]
+
+
+def with_file(config: RolloutConfig, file: RolloutFile, cell: Cell | None, decided: Set[str]) -> RolloutConfig:
+    """Return a configuration with what a file says, where no option or marker has decided it."""
+    said = {
+        key: value
+        for key, value in file.said().items()
+        if key not in _OF_THE_JOB and _OPTIONS.get(key) not in decided and key != "agent_env"
+    }
+    effort = config.reasoning_effort
+    scenes = file.scenes_for(cell.agent if cell else config.agent, cell.model if cell else config.model, effort)
+    if scenes:
+        said |= {"scenes": scenes, "prompts": None}
+    elif file.prompts is not None and "bf_prompt" not in decided:
+        said["prompts"] = file.prompts
+    if file.agents and effort is None:
+        said["reasoning_effort"] = file.agents[0].reasoning_effort
+    return replace(config, **said, agent_env={**file.agent_env, **config.agent_env})

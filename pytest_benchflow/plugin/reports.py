@@ -1,0 +1,238 @@
+"""What pytest's reports say about rollouts, and the results of the run gathered from them: the same under xdist."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from pytest_benchflow.plugin.stash import RESULT, existing_run, get_run
+
+if TYPE_CHECKING:
+    from pytest_benchflow.plugin.items import Cell
+    from pytest_benchflow.plugin.session import Run
+    from pytest_benchflow.reporting import Entry, Report
+    from pytest_benchflow.rollout import ErrorInfo, RolloutResult
+
+
+RESULTS = pytest.StashKey["Results"]()
+
+
+@dataclass
+class Results:
+    """Raw results by node id, with what pytest made of each."""
+
+    started_at: str = ""
+    raw: dict[str, dict[str, object]] = field(default_factory=dict)
+    outcomes: dict[str, str] = field(default_factory=dict)
+
+    def add(self, report: pytest.TestReport) -> None:
+        """Take what a report of any phase says about a rollout."""
+        raw: dict[str, object] | None = getattr(report, "bf", None)
+        if raw is not None:
+            self.raw[report.nodeid] = raw
+            self.outcomes[report.nodeid] = "quarantined" if getattr(report, "bf_quarantine", False) else "passed"
+        if report.nodeid in self.raw and self.outcomes[report.nodeid] != "quarantined":
+            self._judge(report)
+
+    def entries(self, order: Sequence[str]) -> list[Entry]:
+        """Return the results as entries of the report, in the order of collection if it is known."""
+        from pytest_benchflow.reporting import Entry
+
+        place = {nodeid: number for number, nodeid in enumerate(order)}
+
+        return [
+            Entry.model_validate({"id": nodeid, "status": self.outcomes[nodeid], "result": raw})
+            for nodeid, raw in sorted(self.raw.items(), key=lambda pair: place.get(pair[0], 0))
+        ]
+
+    def report(self, order: Sequence[str], *, exit_status: int, job_dir: str | None, finished_at: str) -> Report:
+        """Return the report of the run."""
+        from pytest_benchflow.reporting import Report, group
+
+        entries = self.entries(order)
+        return Report(
+            tool_version=version("pytest-benchflow"),
+            started_at=self.started_at,
+            finished_at=finished_at,
+            exit_status=exit_status,
+            job_dir=job_dir,
+            summary=group(entries),
+            rollouts=entries,
+        )
+
+    def notes(self) -> list[str]:
+        """Return what the rollouts have to say, each thing once, the most common first."""
+        found = Counter(note for raw in self.raw.values() for note in cast("list[str]", raw["notes"]))
+        return [f"{note} ({count} rollouts)" if count > 1 else note for note, count in found.most_common()]
+
+    def job_directory(self) -> str | None:
+        """Return where the results are, None if there are none."""
+        found = next((raw["rollout_dir"] for raw in self.raw.values() if raw["rollout_dir"]), None)
+        return str(found).rpartition("/")[0] if found else None
+
+    def _judge(self, report: pytest.TestReport) -> None:
+        if report.skipped:
+            ran = self.raw[report.nodeid]["skipped"] is None
+            self.outcomes[report.nodeid] = "failed" if ran and hasattr(report, "wasxfail") else "skipped"
+        elif report.failed:
+            self.outcomes[report.nodeid] = "failed" if report.when == "call" else "error"
+
+
+def results_of(config: pytest.Config) -> Results:
+    """Return the results gathered so far."""
+    return config.stash.setdefault(RESULTS, Results())
+
+
+_OURS = Path(__file__).parent
+
+
+def add_properties(item: pytest.Item, result: RolloutResult) -> None:
+    """Put the result's facts on the item, from where JUnit and other reporters take them."""
+    facts: dict[str, object] = {
+        "bf_task": result.task_name,
+        "bf_agent": result.agent,
+        "bf_model": result.model,
+        "bf_scene": result.scene,
+        "bf_trial": result.trial,
+        "bf_sandbox": result.sandbox,
+        "bf_reward": result.reward,
+        "bf_threshold": result.threshold,
+        **_other_rewards(result.rewards or {}),
+        "bf_agent_outcome": result.agent_outcome and result.agent_outcome.value,
+        "bf_error_category": result.error and result.error.category.value,
+        "bf_error_phase": result.error and result.error.phase,
+        "bf_tool_calls": result.n_tool_calls,
+        "bf_tokens_input": result.tokens.input,
+        "bf_tokens_output": result.tokens.output,
+        "bf_tokens_cached": result.tokens.cached,
+        "bf_cost_usd": result.cost_usd,
+        **{f"bf_seconds_{phase}": seconds for phase, seconds in result.timing.items()},
+        "bf_task_digest": result.task_digest,
+        "bf_rollout_dir": result.rollout_dir and str(result.rollout_dir),
+    }
+    item.user_properties += [(key, value) for key, value in facts.items() if value is not None]
+
+
+def _other_rewards(rewards: Mapping[str, float]) -> dict[str, float]:
+    return {f"bf_reward_{_property_name(key)}": value for key, value in rewards.items() if key != "reward"}
+
+
+def _property_name(key: str) -> str:
+    """Return a reward's key as XML and every reader of JUnit files will take it."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "_", key)[:80]
+
+
+def amend(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+    """Complete a phase's report of an item that has, or should have had, a rollout."""
+    result = _result_of(item) or _without_rollout(item, call, report)
+    if result is not None and report.when == "setup":
+        add_properties(item, result)
+        report.user_properties = list(item.user_properties)
+        report.duration = result.timing.get("total", report.duration)
+        # Plain data only: a value that execnet cannot carry would lose the item without a word.
+        report.bf = result.model_dump(mode="json")  # type: ignore[attr-defined]
+        report.bf_quarantine = _is_quarantined(item)  # type: ignore[attr-defined]
+    if result is not None and report.failed and report.when in ("setup", "call"):
+        _show(item, report, result)
+    if report.failed:
+        _excuse(item, report)
+
+
+def _result_of(item: pytest.Item) -> RolloutResult | None:
+    """Return the result of an item's rollout, as its own `bf_result` gave it if a conftest has one."""
+    given = getattr(item, "funcargs", {}).get("bf_result")
+    if given is None:
+        return item.stash.get(RESULT, None)
+    from pytest_benchflow.rollout import RolloutResult
+
+    return given if isinstance(given, RolloutResult) else item.stash.get(RESULT, None)
+
+
+def _without_rollout(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> RolloutResult | None:
+    """Return a result that says why an item has no rollout: a mark, a hook, a fixture or its task was in the way."""
+    from pytest_benchflow.plugin.items import RolloutItem
+
+    if not isinstance(item, RolloutItem) or report.when != "setup" or call.excinfo is None:
+        return None
+    return no_rollout(
+        get_run(item.config),
+        item.cell,
+        (item.head.name, item.path.parent),
+        error=_error(call.excinfo.value) if report.failed else None,
+        skipped=str(call.excinfo.value) if report.skipped else None,
+    )
+
+
+def no_rollout(
+    run: Run, cell: Cell, task: tuple[str, Path], *, error: ErrorInfo | None, skipped: str | None = None
+) -> RolloutResult:
+    """Return the result of an item that never had a rollout; the task is given by name and directory."""
+    from pytest_benchflow.rollout import RolloutResult, utc_now
+
+    now = utc_now()
+    return RolloutResult(
+        task_name=task[0],
+        task_path=str(task[1]),
+        rollout_name="",
+        agent=cell.agent,
+        model=cell.model,
+        scene=cell.scene,
+        trial=cell.trial,
+        sandbox=run.sandbox_name,
+        threshold=run.settings.threshold,
+        error=error,
+        skipped=skipped,
+        started_at=now,
+        finished_at=now,
+    )
+
+
+def _error(raised: BaseException) -> ErrorInfo:
+    from pytest_benchflow.core.errors import BenchflowError
+    from pytest_benchflow.rollout import ErrorInfo
+
+    # What pytest is told is short; the error it was made from is still behind it.
+    cause = raised.__context__ if isinstance(raised.__context__, BenchflowError) else raised
+    if not isinstance(cause, BenchflowError):
+        cause = BenchflowError(f"{type(cause).__name__}: {cause}")
+    return ErrorInfo.of(cause, "create")
+
+
+def _is_quarantined(item: pytest.Item) -> bool:
+    return item.get_closest_marker("bf_quarantine") is not None
+
+
+def _show(item: pytest.Item, report: pytest.TestReport, result: RolloutResult) -> None:
+    crash = getattr(report.longrepr, "reprcrash", None)
+    if crash is not None and Path(crash.path).is_relative_to(_OURS):
+        crash.path, crash.lineno = str(item.path), 1  # what `--tb=line` and annotations of CI systems point at
+    # What was captured belongs to whichever thread printed meanwhile, not to this rollout.
+    report.sections = [section for section in report.sections if not section[0].startswith("Captured")]
+    if result.last_message:
+        report.sections.append(("Agent's last message", result.last_message))
+    if result.verifier_tail:
+        report.sections.append(("Verifier output (last lines)", result.verifier_tail))
+
+
+def _excuse(item: pytest.Item, report: pytest.TestReport) -> None:
+    """Turn a failure that must not block into an expected one."""
+    run = existing_run(item.config)
+    if _is_quarantined(item):
+        _expected(report, "quarantined")
+    elif report.when == "call" and run is not None and run.settings.report_only:
+        _expected(report, "report only")
+
+
+def _expected(report: pytest.TestReport, why: str) -> None:
+    if report.outcome == "failed":
+        crash = getattr(report.longrepr, "reprcrash", None)
+        said = "failed" if crash is None else crash.message.removeprefix("Failed: ").partition("\n")[0]
+        report.outcome = "skipped"
+        report.wasxfail = f"{why}: {said}"

@@ -1,0 +1,159 @@
+"""Rollouts beside pytest's run loop: started in order behind a cap, each awaited by its own item."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_benchflow.core.errors import BenchflowError
+from pytest_benchflow.plugin.collection import no_collection
+from pytest_benchflow.plugin.items import RolloutItem, definitions_of, fixture_info
+from pytest_benchflow.plugin.outcome import error_text
+from pytest_benchflow.plugin.session import OnEngine, Run
+from pytest_benchflow.plugin.stash import RESULT, short_errors
+
+if TYPE_CHECKING:
+    from pytest_benchflow.rollout import RolloutResult
+
+
+CHAIN = ("bf_task", "bf_config", "bf_sandbox", "bf_agent", "bf_session", "bf_rollout", "bf_result", "bf_run")
+"""The fixtures a conftest may override."""
+_DECIDED_WHEN_REACHED = ("skip", "skipif", "xfail")
+
+
+def may_run_ahead(item: RolloutItem) -> bool:
+    """Tell whether an item's rollout can start as soon as a place is free; if in doubt, it cannot."""
+    if any(item.get_closest_marker(name) is not None for name in _DECIDED_WHEN_REACHED):
+        return False
+    return not overridden(item) and not _has_users_function_fixture(item)
+
+
+def overridden(item: pytest.Item) -> frozenset[str]:
+    """Return the names of the chain that a conftest, module or class replaces for this item."""
+    return frozenset(name for name in CHAIN if _is_overridden(name, item))
+
+
+def _is_overridden(name: str, item: pytest.Item) -> bool:
+    definitions = definitions_of(name, item)
+    return definitions is None or len(definitions) > 1
+
+
+def _has_users_function_fixture(item: pytest.Item) -> bool:
+    info = fixture_info(item)
+    return info is None or any(
+        definition.scope == "function" and _is_from_conftest(definition)
+        for definitions in info.name2fixturedefs.values()
+        for definition in definitions
+    )
+
+
+def _is_from_conftest(definition: pytest.FixtureDef[object]) -> bool:
+    code = getattr(definition.func, "__code__", None)
+    return code is not None and os.path.basename(code.co_filename) == "conftest.py"
+
+
+_LATER_LINKS = frozenset({"bf_sandbox", "bf_agent", "bf_session", "bf_rollout"})
+
+
+@contextmanager
+def rollouts_in_flight(session: pytest.Session, run: Run) -> Iterator[None]:
+    """Keep the engine busy with the selected items while pytest goes through them, and stop it at the end."""
+    items = [item for item in session.items if isinstance(item, RolloutItem)]
+    try:
+        with _sigterm_interrupts():
+            # A worker learns item by item what it is to run, and the controller has checked that it can.
+            if items and _will_run(session) and not run.is_worker:
+                with no_collection():
+                    _check(run, items)
+                    # Almost all of the package has been imported by now, and stays.
+                    gc.freeze()
+                _submit(run, items)
+            yield
+    finally:
+        run.close()
+        if items:
+            _settle_memory()
+
+
+def result_for(run: Run, request: pytest.FixtureRequest) -> RolloutResult:
+    """Wait for the node's rollout, or run it now, and keep its result with the node."""
+    node = request.node
+    future = run.futures.pop(node.nodeid, None)
+    if future is not None:
+        with short_errors():
+            result = future.result()
+    elif later := overridden(node) & _LATER_LINKS:
+        if "bf_session" in later:
+            request.getfixturevalue("bf_session")  # the session it leaves open is the one that the agent works in
+        rollout = OnEngine.unwrap(request.getfixturevalue("bf_rollout"))
+        result = run.wait(rollout.finish())
+    else:
+        task, config = request.getfixturevalue("bf_task"), request.getfixturevalue("bf_config")
+        result = run.wait(run.rollout(config, task))
+    node.stash[RESULT] = result
+    return result
+
+
+def _settle_memory() -> None:
+    """Take what stays to the end out of the garbage collector's sight: pytest calls it ten times before it goes."""
+    gc.collect()
+    gc.freeze()
+
+
+def _will_run(session: pytest.Session) -> bool:
+    option = session.config.option
+    stopped = session.testsfailed and not option.continue_on_collection_errors
+    return not (stopped or option.collectonly or getattr(option, "setupplan", False))
+
+
+def _check(run: Run, items: list[RolloutItem]) -> None:
+    """Say once, not once per item, that nothing can run here."""
+    from pytest_benchflow.plugin.preflight import refuse_missing
+
+    try:
+        refuse_missing(run, {item.cell.name: item.cell for item in items}.values(), Path(items[0].head.file))
+        run.engine.call(run.preflight())
+    except BenchflowError as error:
+        raise pytest.UsageError(str(error)) from None
+
+
+def _submit(run: Run, items: list[RolloutItem]) -> None:
+    for item in items:
+        if may_run_ahead(item):
+            run.futures[item.nodeid] = run.engine.submit(partial(run.rollout_of, item))
+
+
+@contextmanager
+def _sigterm_interrupts() -> Iterator[None]:
+    """Let SIGTERM end the run as Ctrl-C does: pytest would otherwise skip all clean-up."""
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt("SIGTERM")
+
+
+def refuse_unjudgeable(result: RolloutResult) -> None:
+    """Skip or error a rollout that gave no reward; the call phase is for rewards only."""
+    if result.skipped is not None:
+        pytest.skip(result.skipped)
+    if result.error is not None or result.reward is None:
+        pytest.fail(error_text(result), pytrace=False)

@@ -1,0 +1,75 @@
+"""Reach this process's run from anywhere, without importing anything until one is wanted."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
+
+import pytest
+
+if TYPE_CHECKING:
+    from pytest_benchflow.plugin.session import Run
+    from pytest_benchflow.rollout import RolloutResult  # noqa: F401 - named in a stash key
+
+
+T = TypeVar("T")
+RUN = pytest.StashKey["Run"]()
+RESULT = pytest.StashKey["RolloutResult"]()
+"""On an item: the result of its rollout."""
+
+
+def get_run(config: pytest.Config) -> Run:
+    """Return this process's run, made on first use; bad settings are pytest's own usage error."""
+    if RUN not in config.stash:
+        from pytest_benchflow.core.errors import BenchflowError
+        from pytest_benchflow.plugin.session import Run
+
+        try:
+            config.stash[RUN] = Run(config)
+        except BenchflowError as error:
+            raise pytest.UsageError(str(error)) from None
+    return config.stash[RUN]
+
+
+def existing_run(config: pytest.Config) -> Run | None:
+    """Return the run if anything has asked for one."""
+    return config.stash.get(RUN, None)
+
+
+@contextmanager
+def short_errors() -> Iterator[None]:
+    """Turn our own errors into pytest's, without a traceback that tells the user nothing."""
+    from pytest_benchflow.core.errors import BenchflowError, CannotRunHere
+
+    try:
+        yield
+    except CannotRunHere as reason:
+        raise pytest.skip.Exception(str(reason)) from None
+    except BenchflowError as error:
+        raise pytest.fail.Exception(f"{error.category} error: {error}", pytrace=False) from None
+
+
+@contextmanager
+def blamed(hook: str) -> Iterator[None]:
+    """Say whose fault it is that a hook of the user's raised, and where; nobody else would look there."""
+    from pytest_benchflow.core.errors import BenchflowError, UsageError
+
+    try:
+        yield
+    except BenchflowError:
+        raise
+    except Exception as error:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        said = f"{type(error).__name__}: {error}".partition("\n")[0]
+        raise UsageError(f"{hook} raised {said} ({frame.filename}:{frame.lineno})") from error
+
+
+def given(value: object, kind: type[T], what: str, verb: str) -> T:
+    """Return what a hook or a fixture of the user's gave, if it is of the kind that was asked for."""
+    from pytest_benchflow.core.errors import UsageError
+
+    if isinstance(value, kind):
+        return value
+    raise UsageError(f"{what} {verb} {type(value).__name__}", advice=f"give a {kind.__name__}")

@@ -1,0 +1,96 @@
+"""Where variables come from, in order: passed on purpose, `.env`, the environment; blank means unset."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pytest_benchflow.core.errors import CredentialsError
+
+_LINE = re.compile(
+    r"""
+    [^\S\n]* (?: \# [^\n]* )? (?= \n | \Z )                       # blank, or a comment
+    | [^\S\n]* (?:export[^\S\n]+)? (?P<name>[A-Za-z_][A-Za-z0-9_.-]*) [^\S\n]* = [^\S\n]*
+      (?: '(?P<single>[^']*)' | "(?P<double>(?:[^"\\]|\\.)*)" | (?P<plain>(?!['"])[^\n]*?) )
+      [^\S\n]* (?: (?<=[\s'"]) \# [^\n]* )? (?= \n | \Z )
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
+
+
+def read_dotenv(environ: Mapping[str, str], cwd: Path) -> dict[str, str]:
+    """Return the variables of the file that BF_DOTENV_PATH names, or of `.env` in the working directory, if any."""
+    chosen = environ.get("BF_DOTENV_PATH", "").strip()
+    path = Path(os.path.expanduser(chosen)) if chosen else cwd / ".env"
+    try:
+        text = path.read_text("utf-8-sig")
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        if chosen:
+            raise CredentialsError(f"BF_DOTENV_PATH: there is no file {path}") from None
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise CredentialsError(
+            f"{path} cannot be read: {getattr(error, 'strerror', None) or 'it is no text'}"
+        ) from None
+    return parse_dotenv(text, str(path))
+
+
+def parse_dotenv(text: str, source: str) -> dict[str, str]:
+    """Return the variables of a text; a later line wins. No value is ever shown in an error."""
+    found: dict[str, str] = {}
+    text = text.replace("\r\n", "\n")
+    position = 0
+    while position < len(text):
+        match = _LINE.match(text, position)
+        if match is None:
+            line = text.count("\n", 0, position) + 1
+            raise CredentialsError(f"{source}:{line}: this line is no assignment", advice="write NAME=value")
+        if match["name"]:
+            found[match["name"]] = _value(match)
+        position = match.end() + 1
+    return found
+
+
+def _value(match: re.Match[str]) -> str:
+    if match["single"] is not None:
+        return match["single"]
+    if match["double"] is not None:
+        return re.sub(r"\\(.)", lambda m: _ESCAPES.get(m[1], m[1]), match["double"], flags=re.DOTALL)
+    return match["plain"].strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """The variables of a run, and the home directory that may hold logins."""
+
+    explicit: Mapping[str, str] = field(default_factory=dict, repr=False)
+    dotenv: Mapping[str, str] = field(default_factory=dict, repr=False)
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
+    home: Path = Path("/nonexistent")
+
+    @classmethod
+    def here(cls, explicit: Mapping[str, str]) -> Sources:
+        """Return the sources of this process."""
+        return cls(explicit, read_dotenv(os.environ, Path.cwd()), os.environ, Path.home())
+
+    def look(self, name: str) -> str | None:
+        """Return the value of a variable."""
+        found = self.first((name,))
+        return None if found is None else found[1]
+
+    def given(self, name: str | None) -> str | None:
+        """Return the value of a variable that was given on purpose."""
+        return self.explicit.get(name, "").strip() or None if name else None
+
+    def first(self, names: Iterable[str]) -> tuple[str, str] | None:
+        """Return name and value of the first variable that is set; a better source counts more than a better name."""
+        wanted = tuple(names)
+        for source in (self.explicit, self.dotenv, self.environ):
+            for name in wanted:
+                if value := source.get(name, "").strip():
+                    return name, value
+        return None

@@ -1,0 +1,10 @@
+from .report import (
+    Entry as Entry,
+    Group as Group,
+    Report as Report,
+    group as group,
+    write_report as write_report,
+)
+from .summary import (
+    summary_lines as summary_lines,
+)

@@ -1,0 +1,58 @@
+from .checks import (
+    refuse_unsupported as refuse_unsupported,
+)
+from .config import (
+    PreAgentHook as PreAgentHook,
+    RolloutConfig as RolloutConfig,
+)
+from .files import (
+    ROLLOUT_SCHEMA as ROLLOUT_SCHEMA,
+    load_rollout_file as load_rollout_file,
+    rollout_config_from_dict as rollout_config_from_dict,
+    rollout_config_from_yaml as rollout_config_from_yaml,
+    trial_config_from_dict as trial_config_from_dict,
+    trial_config_from_yaml as trial_config_from_yaml,
+)
+from .files.model import (
+    RolloutFile as RolloutFile,
+)
+from .resources import (
+    Resources as Resources,
+)
+from .result import (
+    ErrorInfo as ErrorInfo,
+    RolloutResult as RolloutResult,
+)
+from .rollout import (
+    Rollout as Rollout,
+    make_config as make_config,
+    run_rollout as run_rollout,
+)
+from .scenes import (
+    Role as Role,
+    Scene as Scene,
+    Step as Step,
+    Turn as Turn,
+    compile_scenes_to_steps as compile_scenes_to_steps,
+    document_prompts as document_prompts,
+    document_scenes as document_scenes,
+)
+from .setup import (
+    agent_spec as agent_spec,
+)
+from .stage import (
+    demand_variables as demand_variables,
+)
+from .trajectory import (
+    utc_now as utc_now,
+    write_json as write_json,
+)
+from .users import (
+    BaseUser as BaseUser,
+    FunctionUser as FunctionUser,
+    LoopStrategy as LoopStrategy,
+    PassthroughUser as PassthroughUser,
+    RoundResult as RoundResult,
+    load_user as load_user,
+    parse_loop as parse_loop,
+)

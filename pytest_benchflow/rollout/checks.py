@@ -1,0 +1,183 @@
+"""Refuse, before anything starts, what a task declares and the chosen sandbox cannot give: never ignore it silently."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pytest_benchflow.agents import FREE_AGENTS
+from pytest_benchflow.core.errors import CannotRunHere, UnsupportedError
+from pytest_benchflow.core.files import compose_file
+from pytest_benchflow.tasks import service_mentions
+
+if TYPE_CHECKING:
+    from pytest_benchflow.agents import Agent
+    from pytest_benchflow.rollout.config import RolloutConfig
+    from pytest_benchflow.sandboxes import Backend, Capabilities
+    from pytest_benchflow.tasks import EnvironmentConfig, Task
+
+
+def unheeded_notes(task: Task, agents: Sequence[Agent]) -> list[str]:
+    """Return a note for every key that a rollout reads and does not act on, where a task is sound without it."""
+    return [f"{task.short_name}: {note}" for note in dict.fromkeys(_notes(task, agents))]
+
+
+def _notes(task: Task, agents: Sequence[Agent]) -> Iterator[str]:
+    if task.config.reward:
+        yield "[reward] has no effect: the verifier's reward counts as it is"
+    if not all(agent.is_trusted for agent in agents):
+        yield from _of_agents(task.config.environment)
+    yield from _of_environment("environment", task.config.environment)
+    for verifier in (stage.verifier for stage in task.stages):
+        if verifier.pytest_plugins:
+            yield "[verifier] pytest_plugins has no effect: pytest loads the plugins that the verifier's image has"
+        if verifier.expected_skills:
+            yield "[verifier.memory] expected_skills is not checked"
+        if verifier.environment is not None:
+            yield from _of_environment("verifier.environment", verifier.environment)
+            for key in ("mcp_servers", "skills_dir"):
+                if getattr(verifier.environment, key):
+                    yield f"[verifier.environment] {key} has no effect: no agent works there"
+
+
+def _of_agents(environment: EnvironmentConfig) -> Iterator[str]:
+    if environment.skills_dir:
+        yield "[environment] skills_dir is not given to the agent"
+    for key in ("tools", "include_tags", "exclude_tags"):
+        if any(getattr(server, key) for server in environment.mcp_servers):
+            yield f"[[environment.mcp_servers]] {key} has no effect: the agent gets all tools of the server"
+
+
+def _of_environment(where: str, environment: EnvironmentConfig) -> Iterator[str]:
+    if environment.gpu_types and not environment.gpus:
+        yield f"[{where}] gpu_types has no effect without gpus"
+
+
+_ROOT = (None, 0, "0", "root")
+_POLICIES = ("environment", "verifier", "secrets", "runtime_policy")
+#: What makes no difference to agents that only run the solution, or nothing.
+_POLICIES_OF_AGENTS = ("agent_policy", "nudges", "teams")
+
+
+def refuse_unsupported(task: Task, backend: Backend, agents: Sequence[Agent] = ()) -> None:
+    """Raise one error that names every key this backend cannot honour."""
+    _skip_windows(task, backend)
+    _refuse_agents_without_network(task, agents)
+    _refuse_policies(task, agents)
+    found = [
+        *_environment("environment", task.config.environment, backend.capabilities, builds=_has_dockerfile(task)),
+        *_stages(task, backend),
+        *_services(task, backend.capabilities),
+        *_users(task, backend.capabilities),
+    ]
+    if found:
+        raise UnsupportedError(
+            f"{task.file}: the {backend.name} sandbox cannot give {', '.join(dict.fromkeys(found))}",
+            advice="choose another --bf-sandbox" if backend.capabilities.docker_image else "use --bf-sandbox docker",
+        )
+
+
+def refuse_document_user(task: Task, config: RolloutConfig) -> None:
+    """Refuse a simulated user that the task itself describes, unless the configuration brings one in its place."""
+    asks = task.document is not None and task.document.config.user is not None
+    own = config.scenes or config.prompts is not None or config.user is not None or config.loop_strategy is not None
+    if asks and not own and config.agent not in FREE_AGENTS:
+        raise UnsupportedError(
+            f"{task.file}: user: describes a simulated user, which is not played here",
+            advice="bring your own with user: in a --bf-scene file, or give --bf-prompt",
+        )
+
+
+def _skip_windows(task: Task, backend: Backend) -> None:
+    if task.config.environment.os == "windows" and not backend.capabilities.windows:
+        raise CannotRunHere(f'[environment] os = "windows": the {backend.name} sandbox runs Linux')
+
+
+def _refuse_agents_without_network(task: Task, agents: Sequence[Agent]) -> None:
+    online = [agent.name for agent in agents if not agent.is_trusted]
+    if online and any(stage.agent_network.mode == "no-network" for stage in task.stages):
+        raise UnsupportedError(
+            f'{task.file}: network_mode is "no-network", and {online[0]} cannot reach its model without a network',
+            advice="run oracle or nop here, or give the task a network",
+        )
+
+
+def _refuse_policies(task: Task, agents: Sequence[Agent]) -> None:
+    """Refuse what the benchflow table asks for and nobody here would keep: scores without it mean something else."""
+    keys = (*_POLICIES, *(() if all(agent.is_trusted for agent in agents) else _POLICIES_OF_AGENTS))
+    if asked := [key for key in keys if getattr(task.config.benchflow, key)]:
+        raise UnsupportedError(
+            f"{task.file}: [benchflow] {', '.join(asked)}: not supported here",
+            advice="leave it out, or run another task",
+        )
+
+
+def _environment(where: str, environment: EnvironmentConfig, can: Capabilities, *, builds: bool) -> Iterator[str]:
+    if environment.gpus and not can.gpus:
+        yield f"[{where}] gpus"
+    if environment.gpus and environment.gpu_types:
+        yield f"[{where}] gpu_types"
+    if environment.tpu is not None:
+        yield f"[{where}] tpu"
+    if not _can_restrict(environment.network_mode, can):
+        yield f'[{where}] network_mode = "{environment.network_mode}"'
+    if environment.docker_image and not can.docker_image and not builds:
+        yield f"[{where}] docker_image"
+    for command in environment.setup_commands:
+        if command.host_lock or command.capture_dir:
+            yield f"[[{where}.setup_commands]] host_lock or capture_dir"
+        if command.user not in _ROOT and not can.users:
+            yield f"[[{where}.setup_commands]] user"
+
+
+def _stages(task: Task, backend: Backend) -> Iterator[str]:
+    can = backend.capabilities
+    baseline = task.config.environment.network_mode
+    if not can.compose and (file := compose_file(task.environment_dir)) is not None:
+        yield f"environment/{file.name}"
+    for stage in task.stages:
+        verifier = stage.verifier
+        if stage.agent_network.mode != baseline:
+            yield f'[agent] network_mode = "{stage.agent_network.mode}" beside "{baseline}" of the environment'
+        if verifier.type != "test-script":
+            yield f'[verifier] type = "{verifier.type}"'
+        if verifier.strategy is not None and verifier.strategy.type != "script":
+            yield f'verifier strategy type "{verifier.strategy.type}"'
+        if verifier.mode == "shared" and verifier.network.mode != baseline:
+            yield f'[verifier] network_mode = "{verifier.network.mode}" beside "{baseline}" of the environment'
+        if verifier.mode == "separate" and not _can_restrict(verifier.network.mode, can):
+            yield f'[verifier] network_mode = "{verifier.network.mode}"'
+        if verifier.environment is not None:
+            yield from _environment("verifier.environment", verifier.environment, can, builds=False)
+            if verifier.environment.os == "windows" and not can.windows:
+                yield '[verifier.environment] os = "windows"'
+        if not can.compose and (file := compose_file(verifier.build_dir)) is not None:
+            yield f"{file.parent.name}/{file.name}"
+
+
+def _services(task: Task, can: Capabilities) -> Iterator[str]:
+    """Name the keys that ask for another service than main where none can be reached."""
+    for path, service, _ in () if can.services else service_mentions(task):
+        table = ".".join(part for part in path[:-1] if isinstance(part, str))
+        yield f'{f"[[{table}]]" if isinstance(path[-2], int) else f"[{table}]"} {path[-1]} = "{service}"'
+
+
+def _users(task: Task, can: Capabilities) -> Iterator[str]:
+    """Name the users that a sandbox where only root exists does not have."""
+    if can.users:
+        return
+    for stage in task.stages:
+        if stage.agent_user not in _ROOT:
+            yield "[agent] user"
+        if stage.verifier.user not in _ROOT:
+            yield "[verifier] user"
+        if any(hook.user not in _ROOT for hook in stage.verifier.collect):
+            yield "[[verifier.collect]] user"
+
+
+def _can_restrict(mode: str, can: Capabilities) -> bool:
+    return {"public": True, "no-network": can.no_network}.get(mode, can.allowlist)
+
+
+def _has_dockerfile(task: Task) -> bool:
+    return task.environment_dir is not None and (task.environment_dir / "Dockerfile").exists()

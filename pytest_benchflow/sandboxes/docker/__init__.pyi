@@ -1,0 +1,11 @@
+from .backend import (
+    DockerBackend as DockerBackend,
+)
+from .cleanup import (
+    Leftover as Leftover,
+    list_leftovers as list_leftovers,
+    remove_leftovers as remove_leftovers,
+)
+from .client import (
+    daemon_answers as daemon_answers,
+)

@@ -1,0 +1,147 @@
+"""Start and end the containers of one backend."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Protocol
+
+from pytest_benchflow.core.errors import UsageError
+from pytest_benchflow.sandboxes.base import SandboxSpec
+from pytest_benchflow.sandboxes.docker.client import Engine, EngineError
+from pytest_benchflow.sandboxes.docker.container import Container, launch, remove
+from pytest_benchflow.sandboxes.docker.container_spec import (
+    KEPT_PREFIX,
+    EngineFacts,
+    ImageFacts,
+    container_config,
+    make_labels,
+    notes_for,
+)
+from pytest_benchflow.sandboxes.docker.exec import Command
+from pytest_benchflow.sandboxes.docker.images import Images
+from pytest_benchflow.sandboxes.docker.sidecar import DockerService
+from pytest_benchflow.sandboxes.docker.storage import Snapshots, Volumes
+
+#: Over a network a dead runner may go unnoticed: PID 1 then ends after this silence.
+REMOTE_LEASE_SEC = 300
+_END_TIMEOUT_SEC = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A container that lives on without the runner."""
+
+    name: str
+    removal: str
+    """The command that removes it with all that belongs to it."""
+
+
+class AnyStarter(Protocol):
+    """What a sandbox asks of whoever starts its container."""
+
+    async def image(self, spec: SandboxSpec, container_name: str) -> ImageFacts:
+        """Return the image of a sandbox, built or pulled if it is not there."""
+
+    async def start(self, spec: SandboxSpec, image: ImageFacts, container_name: str) -> Container:
+        """Start the container of a sandbox."""
+
+    async def stop(self, container_name: str, container: Container | None) -> None:
+        """Remove what was started, as far as it was; idempotent."""
+
+    async def keep(self, container: Container) -> Kept:
+        """Let the container live on without the runner, and return how to reach and remove it."""
+
+    def notes(self, spec: SandboxSpec) -> list[str]:
+        """Return what the user should know about this sandbox."""
+
+    def service(self, container_name: str, service: str) -> DockerService:
+        """Return another container beside the one of a sandbox."""
+
+    async def stop_main(self, container_name: str) -> None:
+        """End the container of a sandbox, and nothing beside it."""
+
+    @property
+    def snapshots(self) -> Snapshots | None:
+        """Who makes images of the container; None where one is not all there is, or cannot be made to stand still."""
+
+
+class Starter:
+    """Knows the engine, its images and this run's labels."""
+
+    def __init__(self, engine: Engine, images: Images, facts: EngineFacts, *, run: str, network: str) -> None:
+        self.engine = engine
+        self.images = images
+        self.facts = facts
+        self.run = run
+        self.network = network
+        self.volumes = Volumes(engine, run)
+        # A container stands still while it is kept, and it takes a control group to make it.
+        self.snapshots = Snapshots(engine, run) if facts.has_limits else None
+
+    async def image(self, spec: SandboxSpec, container_name: str) -> ImageFacts:
+        """Return the image of a sandbox, built or pulled if it is not there."""
+        return await self.images.find(spec)
+
+    async def start(self, spec: SandboxSpec, image: ImageFacts, container_name: str) -> Container:
+        """Start the container of a sandbox."""
+        try:
+            return await self._start(spec, image, container_name)
+        except EngineError as error:
+            if error.status != 404 or "image" not in error.reason.lower() or image.is_snapshot:
+                raise
+        self.images.forget(image)
+        return await self._start(spec, await self.images.find(spec), container_name)
+
+    async def _start(self, spec: SandboxSpec, image: ImageFacts, container_name: str) -> Container:
+        await self.volumes.provide(spec, image)
+        lease_sec = 0 if self.engine.address.is_local else REMOTE_LEASE_SEC
+        config = container_config(
+            spec,
+            image,
+            self.facts,
+            labels=make_labels(self.run, spec.name),
+            network=self.network,
+            lease_sec=lease_sec,
+        )
+        return await launch(self.engine, config, container_name=container_name, name=spec.name, lease_sec=lease_sec)
+
+    async def stop(self, container_name: str, container: Container | None) -> None:
+        """Remove a container, started or not; idempotent."""
+        try:
+            await remove(self.engine, container_name)
+        finally:
+            if container is not None:
+                container.close()
+                # The loop closes sockets on its next turn, and may not have one afterwards.
+                await asyncio.sleep(0)
+
+    async def keep(self, container: Container) -> Kept:
+        """End every process but PID 1 and let the container live on."""
+        name = KEPT_PREFIX + container.id.removeprefix("bf-")
+        await end_programs(container)
+        await self.engine.call(lambda client: client.rename(container.id, name))
+        await container.channel.keep()
+        container.close()
+        return Kept(name, f"docker rm -f {name}")
+
+    def notes(self, spec: SandboxSpec) -> list[str]:
+        """Return what the user should know about this sandbox."""
+        return notes_for(spec, self.facts)
+
+    def service(self, container_name: str, service: str) -> DockerService:
+        """Refuse it: there is one container and no other."""
+        raise _alone(container_name)
+
+    async def stop_main(self, container_name: str) -> None:
+        """Refuse it: nothing would be left."""
+        raise _alone(container_name)
+
+
+def _alone(container_name: str) -> UsageError:
+    return UsageError(f"{container_name} is one container without services", advice="they come from a compose file")
+
+
+async def end_programs(container: Container) -> None:
+    """End every process of a container but PID 1."""
+    await container.run(Command("kill -9 -1"), timeout_sec=_END_TIMEOUT_SEC)

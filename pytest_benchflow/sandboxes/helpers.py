@@ -1,0 +1,132 @@
+"""What backends and their callers share: checks of commands, paths and mounts, and small operations on any sandbox."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, cast
+
+from pytest_benchflow.core.errors import SandboxError, UnsupportedError
+from pytest_benchflow.sandboxes.base import SandboxSpec
+
+if TYPE_CHECKING:
+    from pytest_benchflow.sandboxes.base import HasServices, Sandbox, Service
+
+
+# Emptied rather than replaced, for each may be a mount; a link in its place is not followed. What is empty costs no
+# program, and find is there for more names than one command can take. For any POSIX shell.
+_EMPTY = """
+for d in {directories}; do
+  if [ -L "$d" ] || {{ [ -e "$d" ] && [ ! -d "$d" ]; }}; then rm -rf -- "$d" || exit 1; fi
+  [ -d "$d" ] || mkdir -p -- "$d" || exit 1
+  for f in "$d"/..?* "$d"/.[!.]* "$d"/*; do
+    [ -e "$f" ] || [ -L "$f" ] || continue
+    find "$d" -mindepth 1 -delete 2>/dev/null || rm -rf -- "$d"/..?* "$d"/.[!.]* "$d"/* || exit 1
+    break
+  done
+done
+chmod 777 -- {writable} || exit 1
+"""
+
+
+def emptied(*directories: str, private: str | None = None) -> str:
+    """Return a script for root after which these exist, hold nothing, and can be written by all but the private one."""
+    paths = [*directories, *([private] if private else [])]
+    return _EMPTY.format(directories=shlex.join(paths), writable=shlex.join(directories))
+
+
+_REMOVE_TIMEOUT_SEC = 60.0
+
+
+async def upload_selected(sandbox: Service, source: Path, target: str, left_out: Sequence[str]) -> None:
+    """Copy the content of a directory into `target`, without the relative paths that are to be left out."""
+    await sandbox.upload_dir(source, target)
+    if not left_out:
+        return
+    names = b"\0".join(map(os.fsencode, left_out))
+    script = f"cd {shlex.quote(target)} && xargs -0 rm -rf --"
+    done = await sandbox.exec(script, user=0, cwd="/", stdin=names, timeout_sec=_REMOVE_TIMEOUT_SEC)
+    if done.return_code:
+        raise SandboxError(f"could not leave files out of {target}: {done.stderr.strip()[:300]}")
+
+
+#: The service that the sandbox itself is.
+MAIN = "main"
+
+
+def service_of(sandbox: Sandbox, name: str) -> Service:
+    """Return a service of a started sandbox; the error for a name that it does not have lists those that it has."""
+    return sandbox if name == MAIN else _with_services(sandbox, name).service(name)
+
+
+async def stop_main(sandbox: Sandbox) -> None:
+    """End the sandbox itself, but none of its services."""
+    await _with_services(sandbox, MAIN).stop_main()
+
+
+def _with_services(sandbox: Sandbox, name: str) -> HasServices:
+    if not sandbox.capabilities.services:
+        raise UnsupportedError(f"sandbox {sandbox.id} has no service {name!r}", advice="use main, which it is itself")
+    return cast("HasServices", sandbox)
+
+
+_LARGEST_ID = 2**31 - 1
+
+
+def check_command(
+    sandbox: str,
+    argv: Sequence[str],
+    *,
+    user: str | int | None,
+    cwd: str | None,
+    env: Mapping[str, str],
+) -> None:
+    """Refuse what no system could start: kernels and engines tell it late, and each in other words."""
+    if problem := next(_problems(argv, user, cwd, env), None):
+        raise SandboxError(f"sandbox {sandbox} cannot run a command {problem}", retryable=False)
+
+
+def resolve_path(sandbox: str, path: str, workdir: str) -> str:
+    """Return a path inside a sandbox in its plain form; a relative one begins at the working directory."""
+    if not path or "\0" in path:
+        raise SandboxError(f"sandbox {sandbox} has no path {path!r}", retryable=False)
+    return "/" + posixpath.normpath(posixpath.join(workdir, path)).lstrip("/")
+
+
+def _problems(argv: Sequence[str], user: str | int | None, cwd: str | None, env: Mapping[str, str]) -> Iterator[str]:
+    if isinstance(argv, str) or not argv or not argv[0]:
+        yield f"without a program: {argv!r}"
+    for what, words in (("arguments", argv), ("directory", (cwd or "",))):
+        if any("\0" in word for word in words):
+            yield f"with a NUL character in its {what}"
+    for name, value in env.items():
+        if not name or "=" in name or "\0" in name + value:
+            yield f"with the variable {name!r}: a name is neither empty nor holds =, and neither holds a NUL character"
+    if not _is_user(user):
+        yield f"as user {user!r}: give a name or a number from 0 to {_LARGEST_ID}"
+
+
+def _is_user(user: str | int | None) -> bool:
+    if isinstance(user, str):
+        first = user.partition(":")[0]
+        return bool(first) and "\n" not in user and not (first.isdigit() and int(first) > _LARGEST_ID)
+    return user is None or 0 <= user <= _LARGEST_ID
+
+
+def check_mounts(spec: SandboxSpec) -> None:
+    """Refuse what could not be mounted; a wrong path would otherwise show as an empty directory, or not at all."""
+    for mount in spec.mounts:
+        if not mount.source.is_dir():
+            raise SandboxError(
+                f"sandbox {spec.name} cannot show {mount.source} on {mount.target}: there is no such directory",
+                retryable=False,
+            )
+        path = PurePosixPath(mount.target)
+        if not path.is_absolute() or ".." in path.parts or len(path.parts) < 2:
+            raise SandboxError(
+                f"sandbox {spec.name} cannot show {mount.source} on {mount.target!r}: give an absolute path",
+                retryable=False,
+            )

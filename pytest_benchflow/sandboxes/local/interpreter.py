@@ -1,0 +1,420 @@
+"""Interpret the instructions of a Dockerfile, with the host's own system as what FROM names."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from pytest_benchflow.sandboxes import dockerfile
+from pytest_benchflow.sandboxes.dockerfile import Dockerfile, Instruction
+
+DEFAULT_SHELL = ("/bin/sh", "-c")
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """Settings that hold for everything run after them."""
+
+    env: Mapping[str, str] = field(default_factory=dict)
+    workdir: str | None = None
+    user: str | None = None
+    shell: tuple[str, ...] = DEFAULT_SHELL
+    dirs: tuple[str, ...] = ()
+    """Every WORKDIR since the last step: they exist from then on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Run a command."""
+
+    line: int
+    text: str
+    argv: tuple[str, ...]
+    image: Image
+    args: Mapping[str, str]
+    script: str | None = None
+    """What the program reads from its standard input."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Copy files of the build context."""
+
+    line: int
+    text: str
+    sources: tuple[str, ...]
+    target: str
+    """Absolute; a slash at its end means a directory."""
+    image: Image
+    owner: str | None = None
+    mode: int | None = None
+    unpack: bool = False
+    """ADD: local archives are unpacked."""
+    files: tuple[tuple[str, str], ...] = ()
+    """Names and contents of files that the Dockerfile itself holds."""
+    stage: int | None = None
+    """Take the sources from this stage, where they are absolute paths, instead of the build context."""
+
+
+Step = Run | Copy
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A stage that others copy from."""
+
+    steps: tuple[Step, ...]
+    """From the host on."""
+    dirs: tuple[str, ...]
+    """Every WORKDIR after the last step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All of a Dockerfile: what to do and what comes out."""
+
+    steps: tuple[Step, ...]
+    image: Image
+    notes: tuple[str, ...]
+    stages: tuple[Stage, ...] = ()
+    """Those before the last."""
+
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]")
+
+
+class SubstitutionError(ValueError):
+    """A word that cannot be read."""
+
+
+def split_words(text: str, escape: str = "\\") -> list[str]:
+    """Split at unquoted blanks, leaving quotes and escapes in place."""
+    words: list[str] = []
+    current, quote, i = "", "", 0
+    while i < len(text):
+        char = text[i]
+        if char == escape and quote != "'" and i + 1 < len(text):
+            current += text[i : i + 2]
+            i += 2
+            continue
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "'\"":
+            quote = char
+        elif char.isspace():
+            if current:
+                words.append(current)
+            current = ""
+            i += 1
+            continue
+        current += char
+        i += 1
+    if quote:
+        raise SubstitutionError(f"a {quote} is never closed")
+    return [*words, current] if current else words
+
+
+def expand(text: str, variables: Mapping[str, str], escape: str = "\\") -> str:
+    """Replace variables and take quotes and escapes away, as a shell would."""
+    return _Expander(text, variables, escape).run()
+
+
+def expand_text(text: str, variables: Mapping[str, str], escape: str = "\\") -> str:
+    """Replace variables as in a here-document, where quotes are ordinary characters."""
+    return _Expander(text, variables, escape, quotes="").run()
+
+
+class _Expander:
+    def __init__(
+        self, text: str, variables: Mapping[str, str], escape: str, depth: int = 0, quotes: str = "'\""
+    ) -> None:
+        if depth > 50:
+            raise SubstitutionError("variables are nested too deeply")
+        self._text = text
+        self._variables = variables
+        self._escape = escape
+        self._depth = depth
+        self._quotes = quotes
+        self._i = 0
+
+    def run(self) -> str:
+        out: list[str] = []
+        quote = ""
+        while self._i < len(self._text):
+            char = self._text[self._i]
+            if char == self._escape and quote != "'":
+                out.append(self._escaped(quote))
+            elif char == "$" and quote != "'":
+                out.append(self._variable())
+            elif char in self._quotes and quote in ("", char):
+                quote = "" if quote else char
+                self._i += 1
+            else:
+                out.append(char)
+                self._i += 1
+        if quote:
+            raise SubstitutionError(f"a {quote} is never closed")
+        return "".join(out)
+
+    def _escaped(self, quote: str) -> str:
+        following = self._text[self._i + 1 : self._i + 2]
+        self._i += 2
+        # Inside double quotes and here-documents only these lose their escape.
+        plain = ("$", self._escape) if not self._quotes else ('"', "$", self._escape) if quote else (following,)
+        if following not in plain:
+            return self._escape + following
+        return following
+
+    def _variable(self) -> str:
+        self._i += 1
+        if self._text[self._i : self._i + 1] == "{":
+            return self._braced()
+        match = _NAME.match(self._text, self._i)
+        if match is None:
+            return "$"
+        self._i = match.end()
+        return self._variables.get(match[0], "")
+
+    def _braced(self) -> str:
+        end = self._closing_brace()
+        body = self._text[self._i + 1 : end]
+        self._i = end + 1
+        match = _NAME.match(body)
+        if match is None:
+            raise SubstitutionError(f"${{{body}}} names no variable")
+        value, rest = self._variables.get(match[0]), body[match.end() :]
+        if not rest:
+            return value or ""
+        operator = rest[: 2 if rest[0] == ":" else 1]
+        word = rest[len(operator) :]
+        present = bool(value) if operator.startswith(":") else value is not None
+        if operator in (":-", "-"):
+            return (value or "") if present else self._nested(word)
+        if operator in (":+", "+"):
+            return self._nested(word) if present else ""
+        raise SubstitutionError(f"${{{body}}} is not supported; use ${{NAME:-default}} or ${{NAME:+value}}")
+
+    def _nested(self, word: str) -> str:
+        return _Expander(word, self._variables, self._escape, self._depth + 1).run()
+
+    def _closing_brace(self) -> int:
+        depth = 0
+        for index in range(self._i, len(self._text)):
+            if self._text[index] == "{":
+                depth += 1
+            elif self._text[index] == "}":
+                depth -= 1
+                if depth == 0:
+                    return index
+        raise SubstitutionError("a ${ is never closed")
+
+
+#: What Docker calls the machine that a kernel names like this.
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+_COPY_FLAGS = frozenset({"chown", "chmod", "from", "link"})
+
+
+def make_plan(file: Dockerfile, path: str = "") -> Plan:
+    """Turn a Dockerfile into steps and the settings they leave; refuse what only an image build can do.
+
+    `path` is the PATH of the base, which `ENV PATH=/mine:$PATH` adds to.
+    """
+    return _Planner(file, path).run()
+
+
+class _Planner:
+    def __init__(self, file: Dockerfile, path: str) -> None:
+        self._file = file
+        self._base = {"PATH": path}
+        self._image = Image()
+        self._args: dict[str, str] = {}
+        self._global_args = _platform_args(os.uname().machine)
+        self._in_stage = False
+        self._stages: list[tuple[tuple[Step, ...], Image]] = []
+        self._names: dict[str, int] = {}
+        """Stages by name and by number."""
+        self._steps: list[Step] = []
+        self._notes: list[str] = []
+        self._ignored: list[str] = []
+
+    def run(self) -> Plan:
+        for item in self._file.instructions:
+            try:
+                self._interpret(item)
+            except SubstitutionError as error:
+                raise self._file.error(item.line, f"{item.keyword} {item.text}: {error}") from None
+        if self._ignored:
+            self._notes.append(f"{', '.join(sorted(set(self._ignored)))} has no effect in the local sandbox")
+        stages = tuple(Stage(steps, image.dirs) for steps, image in self._stages)
+        return Plan(tuple(self._steps), self._image, tuple(dict.fromkeys(self._notes)), stages)
+
+    def _interpret(self, item: Instruction) -> None:
+        match item.keyword:
+            case "FROM":
+                self._from(item)
+            case "ARG":
+                self._arg(item)
+            case "ENV":
+                self._image = replace(self._image, env={**self._image.env, **self._env(item)})
+            case "WORKDIR":
+                path = self._absolute(self._expand(item.text))
+                self._image = replace(self._image, workdir=path, dirs=(*self._image.dirs, path))
+            case "USER":
+                self._image = replace(self._image, user=self._expand(item.text))
+            case "SHELL":
+                if item.words is None:
+                    raise self._file.error(item.line, 'SHELL takes a list, for example SHELL ["/bin/bash", "-c"]')
+                self._image = replace(self._image, shell=item.words)
+            case "RUN":
+                self._run(item)
+            case "COPY" | "ADD":
+                self._copy(item)
+            case "ONBUILD":
+                raise self._file.unsupported(item.line, "ONBUILD is not supported here")
+            case _:
+                self._ignored.append(item.keyword)
+
+    def _from(self, item: Instruction) -> None:
+        if self._in_stage:
+            self._stages.append((tuple(self._steps), self._image))
+        self._in_stage = True
+        base = expand(item.text, self._global_args, self._file.escape).split()
+        if len(base) != 1 and not (len(base) == 3 and base[1].upper() == "AS"):
+            raise self._file.error(item.line, f"FROM {item.text} is neither FROM IMAGE nor FROM IMAGE AS NAME")
+        parent = self._names.get(base[0].lower())
+        steps, self._image = self._stages[parent] if parent is not None else ((), Image())
+        self._steps, self._args = list(steps), {}
+        if parent is None:
+            self._notes.append(f"FROM {base[0]} is the host's own system here")
+        number = len(self._stages)
+        self._names[str(number)] = number
+        if len(base) == 3:
+            self._names[base[2].lower()] = number
+
+    def _arg(self, item: Instruction) -> None:
+        for word in split_words(item.text, self._file.escape):
+            name, given, default = word.partition("=")
+            if not self._in_stage:
+                self._global_args[name] = expand(default, self._global_args, self._file.escape)
+            elif given:
+                self._args[name] = self._expand(default)
+            elif name in self._global_args:
+                self._args[name] = self._global_args[name]
+
+    def _env(self, item: Instruction) -> dict[str, str]:
+        words = split_words(item.text, self._file.escape)
+        if "=" not in words[0]:
+            # The old form: one name, and all the rest is its value.
+            name, *value = item.text.split(maxsplit=1)
+            if not value:
+                raise self._file.error(item.line, f"ENV {item.text} has no value; write ENV {name}=value")
+            return {name: self._expand(value[0])}
+        if wrong := next((word for word in words if "=" not in word), None):
+            raise self._file.error(item.line, f"ENV {wrong} has no value; write {wrong}=value")
+        pairs = (word.partition("=") for word in words)
+        return {self._expand(name): self._expand(value) for name, _, value in pairs}
+
+    def _run(self, item: Instruction) -> None:
+        if item.flags:
+            flag = next(iter(item.flags))
+            raise self._file.unsupported(item.line, f"RUN --{flag} is not supported here")
+        argv, script = item.words, None
+        if argv is None:
+            argv, script = _command(item, self._image.shell)
+        self._add(Run(item.line, item.text, argv, self._image, dict(self._args), script))
+
+    def _copy(self, item: Instruction) -> None:
+        stage = self._source_stage(item)
+        if unknown := sorted(set(item.flags) - _COPY_FLAGS):
+            raise self._file.unsupported(item.line, f"{item.keyword} --{unknown[0]} is not supported here")
+        raw = item.words or split_words(dockerfile.without_marks(item.text), self._file.escape)
+        words = [self._expand(word) for word in raw]
+        if len(words) + len(item.heredocs) < 2 or not words:
+            raise self._file.error(item.line, f"{item.keyword} {item.text} needs a source and a target")
+        if url := next((word for word in words[:-1] if "://" in word or word.startswith("git@")), None):
+            raise self._file.unsupported(item.line, f"{item.keyword} {url}: downloading is not supported here")
+        sources, target = tuple(words[:-1]), self._target(words[-1])
+        if len(sources) + len(item.heredocs) > 1 and not target.endswith("/"):
+            raise self._file.error(
+                item.line, f"{item.keyword} of several files needs a directory; write {words[-1]}/ as its target"
+            )
+        if stage is not None:
+            sources = tuple(posixpath.normpath(f"/{word}").replace("//", "/") for word in sources)
+        self._add(
+            Copy(
+                item.line,
+                f"{item.keyword} {item.text}",
+                sources,
+                target,
+                self._image,
+                owner=self._expand(item.flags["chown"]) if "chown" in item.flags else None,
+                mode=self._mode(item),
+                unpack=item.keyword == "ADD",
+                files=tuple((file.name, self._content(file)) for file in item.heredocs),
+                stage=stage,
+            )
+        )
+
+    def _add(self, step: Step) -> None:
+        self._steps.append(step)
+        self._image = replace(self._image, dirs=())
+
+    def _source_stage(self, item: Instruction) -> int | None:
+        if "from" not in item.flags:
+            return None
+        stage = self._names.get(item.flags["from"].lower())
+        if item.heredocs:
+            raise self._file.error(item.line, f"{item.keyword} --from cannot take a here-document")
+        if stage is None or stage == len(self._stages):
+            raise self._file.unsupported(item.line, f"{item.keyword} --from={item.flags['from']} needs another image")
+        return stage
+
+    def _content(self, file: dockerfile.Heredoc) -> str:
+        if file.literal:
+            return file.content
+        return expand_text(file.content, {**self._base, **self._args, **self._image.env}, self._file.escape)
+
+    def _mode(self, item: Instruction) -> int | None:
+        if "chmod" not in item.flags:
+            return None
+        text = self._expand(item.flags["chmod"])
+        try:
+            return int(text, 8)
+        except ValueError:
+            raise self._file.error(item.line, f"--chmod={text} is no octal number, for example 755") from None
+
+    def _target(self, path: str) -> str:
+        full = self._absolute(path)
+        is_directory = path in (".", "..") or path.endswith(("/", "/.", "/.."))
+        return f"{full.rstrip('/')}/" if is_directory else full
+
+    def _absolute(self, path: str) -> str:
+        return posixpath.normpath(posixpath.join("/", self._image.workdir or "/", path)).replace("//", "/")
+
+    def _expand(self, text: str) -> str:
+        return expand(text, {**self._base, **self._args, **self._image.env}, self._file.escape)
+
+
+def _platform_args(machine: str) -> dict[str, str]:
+    """Return the arguments that every build has without giving them a value."""
+    architecture = _ARCHITECTURES.get(machine, machine)
+    facts = {"PLATFORM": f"linux/{architecture}", "OS": "linux", "ARCH": architecture, "VARIANT": ""}
+    return {f"{side}{name}": value for side in ("BUILD", "TARGET") for name, value in facts.items()}
+
+
+def _command(item: Instruction, shell: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:
+    """Return the program of a RUN in its shell form, and the script that it reads if that is not the shell's."""
+    if not item.heredocs:
+        return (*shell, item.text), None
+    script = item.heredocs[0].content
+    if dockerfile.without_marks(item.text):
+        # The shell itself reads what belongs to its command line.
+        bodies = "".join(f"{file.content}{file.name}\n" for file in item.heredocs)
+        return (*shell, f"{item.text}\n{bodies}"), None
+    if not script.startswith("#!"):
+        return (*shell, script), None
+    first = script.partition("\n")[0]
+    return (*first.removeprefix("#!").split(maxsplit=1), "/dev/stdin"), script

@@ -1,0 +1,4 @@
+from .deploy import (
+    deploy_skills as deploy_skills,
+    withdraw_skills as withdraw_skills,
+)

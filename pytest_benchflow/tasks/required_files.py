@@ -1,0 +1,124 @@
+"""Files a task needs, in a form small enough to cache and cheap enough to check at every collection."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from pytest_benchflow.configfile import Problem
+from pytest_benchflow.core.files import COMPOSE_FILES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pytest_benchflow.tasks.layout import Layout
+    from pytest_benchflow.tasks.models import StepConfig, TaskConfig, VerifierConfig
+
+
+Kind = Literal["environment", "instruction", "tests", "rubric", "solution"]
+
+_FIXES: dict[str, str] = {
+    "environment": "create environment/Dockerfile there, or name an image with docker_image",
+    "instruction": "write there what the agent has to do",
+    "tests": "create a script that writes the reward to /logs/verifier/reward.txt",
+    "rubric": "write the criteria of the judge there",
+}
+
+_CLOSED = "cannot be read (Permission denied)"
+
+
+class Need(NamedTuple):
+    """One of several relative paths has to exist: a directory for `environment`, a file for the rest."""
+
+    kind: Kind
+    paths: tuple[str, ...]
+
+    def met(self, directory: str) -> bool:
+        """Say whether one of the paths is there, by `stat` alone."""
+        # No generator: this runs four times for each of ten thousand tasks.
+        for path in self.paths:  # noqa: SIM110
+            if self._fault(directory, path) is None:
+                return True
+        return False
+
+    def problem(self, directory: str) -> Problem:
+        """Say what is missing, after `met` said no."""
+        reason = self._fault(directory, self.paths[0]) or "is missing"
+        fix = "check its permissions" if reason == _CLOSED else _FIXES.get(self.kind)
+        return Problem(os.path.join(directory, self.paths[0]), None, None, reason, fix)
+
+    def _fault(self, directory: str, path: str) -> str | None:
+        try:
+            found = os.stat(f"{directory}/{path}")
+        except PermissionError:
+            return _CLOSED
+        except (OSError, ValueError):
+            return "is missing"
+        if self.kind == "environment":
+            return None if stat.S_ISDIR(found.st_mode) else "is not a directory"
+        if not stat.S_ISREG(found.st_mode):
+            return "is not a file"
+        return "is empty" if self.kind == "instruction" and found.st_size == 0 else None
+
+
+def unmet(directory: str, needs: Iterable[Need]) -> list[Problem]:
+    """Return a problem for every need that the directory does not meet."""
+    return [need.problem(directory) for need in needs if not need.met(directory)]
+
+
+def script(config: TaskConfig, stem: str) -> str:
+    """Return the name of a script on the task's operating system."""
+    return f"{stem}.bat" if config.environment.os == "windows" else f"{stem}.sh"
+
+
+def step_prefixes(config: TaskConfig) -> tuple[str, ...]:
+    """Return the directory prefix of every stage, "" for a task without steps."""
+    return tuple(f"steps/{step.name}/" for step in config.steps) or ("",)
+
+
+def needs_of(config: TaskConfig, layout: Layout) -> tuple[Need, ...]:
+    """List what the task directory must hold for this configuration to run."""
+    needs = [] if config.environment.docker_image else [Need("environment", ("environment",))]
+    if config.steps:
+        needs += [Need("instruction", (f"steps/{step.name}/instruction.md",)) for step in config.steps]
+    elif layout.name == "harbor":
+        needs.append(Need("instruction", ("instruction.md",)))
+    for step in config.steps or (None,):
+        if (need := _tests_need(config, layout, step)) is not None and need not in needs:
+            needs.append(need)
+    return tuple(needs)
+
+
+def solutions_of(config: TaskConfig, layout: Layout) -> tuple[Need, ...]:
+    """List what the oracle agent needs; a step's own solution wins over the task's."""
+    solve = script(config, "solve")
+    root = f"{layout.solution}/{solve}"
+    return tuple(Need("solution", (f"{prefix}{root}", root) if prefix else (root,)) for prefix in step_prefixes(config))
+
+
+def _tests_need(config: TaskConfig, layout: Layout, step: StepConfig | None) -> Need | None:
+    task = config.verifier
+    from pytest_benchflow.tasks.models import VerifierConfig  # what collection reads must do without the models
+
+    own = step.verifier if step is not None else VerifierConfig()
+    environment = own.environment or task.environment
+    if (own if "type" in own.model_fields_set else task).type == "llm-judge":
+        return Need("rubric", rubric_paths(own if own.judge else task, layout))
+    separate = (own if own.says_mode() else task).mode == "separate"
+    if separate and environment is not None and environment.docker_image:
+        return None
+    files = [script(config, "test")]
+    if separate:
+        files += ["Dockerfile", *COMPOSE_FILES]
+    if layout.tests == "verifier":
+        files.append("verifier.md")
+    folders = [layout.tests] if step is None else [layout.tests, f"steps/{step.name}/{layout.tests}"]
+    return Need("tests", tuple(f"{folder}/{file}" for file in files for folder in folders))
+
+
+def rubric_paths(verifier: VerifierConfig, layout: Layout) -> tuple[str, ...]:
+    """Return where the judge's rubric may be; a path that the task names is the only one."""
+    if verifier.judge is not None and "rubric_path" in verifier.judge.model_fields_set:
+        return (verifier.judge.rubric_path,)
+    return (f"{layout.tests}/rubric.toml", f"{layout.tests}/rubric.json")

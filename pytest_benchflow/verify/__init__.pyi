@@ -1,0 +1,12 @@
+from .rewards import (
+    Checks as Checks,
+    headline as headline,
+    read_checks as read_checks,
+    read_rewards as read_rewards,
+)
+from .verifier import (
+    OUTPUT as OUTPUT,
+    Verification as Verification,
+    Verifier as Verifier,
+    output_tail as output_tail,
+)
