@@ -199,6 +199,8 @@ def _unquoted(token: str) -> str:
     if token[0] == "'":
         return token[1:-1]
     if token[0] == '"':
+        import tomli
+
         return str(tomli.loads(f"k = {token}")["k"])
     return token
 
