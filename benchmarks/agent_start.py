@@ -103,7 +103,7 @@ async def _in_sandbox(backend: Backend, bundle: Bundle, launch: list[str]) -> tu
     try:
         await sandbox.start()
         began = time.perf_counter()
-        prefix = await bundle.put_in(sandbox)
+        prefix = await bundle.deploy(sandbox)
         installed = time.perf_counter()
         argv = [f"{prefix}/bin/{launch[0]}", *launch[1:]]
         process = await sandbox.open_process(argv, user="root", cwd="/root", env={"HOME": "/root"})

@@ -6,7 +6,7 @@ BOTS = """
 import itertools
 import os
 
-from pytest_benchflow.agents import Access, AgentOutcome, PromptResult, Usage
+from pytest_benchflow.agents import ModelAccess, AgentOutcome, PromptResult, Usage
 
 SESSIONS = itertools.count(1)
 
@@ -47,13 +47,14 @@ class BotSession:
 
 class Bot:
     takes_model = True
-    is_trusted = False
+    calls_model = True
+    runs_as_task_user = False
     skill_dirs = ("$HOME/.bot/skills",)
 
     def __init__(self, name):
         self.name = name
 
-    def why_not(self, task):
+    def skip_reason(self, task):
         return None
 
     def access(self, task, request):
@@ -62,11 +63,11 @@ class Bot:
             from pytest_benchflow.core.errors import CredentialsError
 
             raise CredentialsError("BOT_KEY required but not set", advice="set it")
-        return Access(
+        return ModelAccess(
             env={**request.env, "BOT_MODEL": request.model or "own"}, secrets=frozenset([key] if key else [])
         )
 
-    async def provide(self, log_dir):
+    async def prepare_on_host(self, log_dir):
         return ()
 
     async def install(self, context):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pytest_benchflow.agents import Access, AgentContext, AgentOutcome, AgentRegistry, AgentRequest, PromptResult
+from pytest_benchflow.agents import AgentContext, AgentOutcome, AgentRegistry, AgentRequest, ModelAccess, PromptResult
 from pytest_benchflow.sandboxes import Mount
 from pytest_benchflow.tasks import Task
 
@@ -39,17 +39,18 @@ class FakeAgent:
     name: str
     sessions: list[FakeSession] = field(default_factory=list)
     takes_model: bool = True
-    is_trusted: bool = False
+    calls_model: bool = True
+    runs_as_task_user: bool = False
 
-    def why_not(self, task: Task) -> str | None:
+    def skip_reason(self, task: Task) -> str | None:
         """It can run anywhere."""
         return None
 
-    def access(self, task: Task, request: AgentRequest) -> Access:
+    def access(self, task: Task, request: AgentRequest) -> ModelAccess:
         """It needs nothing."""
-        return Access(env=request.env, model=request.model)
+        return ModelAccess(env=request.env, model=request.model)
 
-    async def provide(self, log_dir: Path) -> tuple[Mount, ...]:
+    async def prepare_on_host(self, log_dir: Path) -> tuple[Mount, ...]:
         """Nothing to mount."""
         return ()
 

@@ -11,7 +11,7 @@ def pytest_bf_modify_config(config, task):
     """Give hard tasks twice the time, and accept partial credit on them."""
     if task.difficulty != "hard":
         return None
-    limit = task.stages[0].agent_timeout_sec
+    limit = task.steps[0].agent_timeout_sec
     return replace(config, threshold=0.8, timeout=limit and 2 * limit)
 
 

@@ -2,7 +2,7 @@
 
 import os
 
-from pytest_benchflow.agents import Access, AgentOutcome, PromptResult
+from pytest_benchflow.agents import AgentOutcome, ModelAccess, PromptResult
 
 
 class ShellSession:
@@ -30,15 +30,16 @@ class ShellAgent:
 
     name = "shell"
     takes_model = False
-    is_trusted = True  # it runs as the task's own user
+    calls_model = False  # needs no credential and no network
+    runs_as_task_user = True  # not as the unprivileged user that real agents get
 
-    def why_not(self, task):
+    def skip_reason(self, task):
         return None
 
     def access(self, task, request):
-        return Access(env=request.env)
+        return ModelAccess(env=request.env)
 
-    async def provide(self, log_dir):
+    async def prepare_on_host(self, log_dir):
         return ()
 
     async def install(self, context):

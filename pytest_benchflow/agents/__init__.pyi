@@ -15,11 +15,11 @@ from .acp_agent import (
     AcpAgent as AcpAgent,
 )
 from .base import (
-    Access as Access,
     Agent as Agent,
     AgentContext as AgentContext,
     AgentOutcome as AgentOutcome,
     AgentRequest as AgentRequest,
+    ModelAccess as ModelAccess,
     PromptResult as PromptResult,
     Session as Session,
     Usage as Usage,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
-from pytest_benchflow.agents.base import Access, AgentRequest
+from pytest_benchflow.agents.base import AgentRequest, ModelAccess
 from pytest_benchflow.agents.manifest import AgentManifest
 from pytest_benchflow.agents.template import Values, fill, fill_env, fill_tree, names_in, render
 from pytest_benchflow.core.errors import UsageError
@@ -24,7 +24,7 @@ from pytest_benchflow.providers import (
 )
 
 
-def resolve_access(manifest: AgentManifest, request: AgentRequest, sources: Sources) -> Access:
+def resolve_access(manifest: AgentManifest, request: AgentRequest, sources: Sources) -> ModelAccess:
     """Return what the agent gets; what is missing or cannot work is an error before anything starts."""
     if request.effort is not None and manifest.effort is None:
         raise UsageError(f"agent {manifest.name!r} offers no choice of effort", advice="leave --bf-effort out")
@@ -45,7 +45,7 @@ def resolve_access(manifest: AgentManifest, request: AgentRequest, sources: Sour
         | ({} if in_dialect else credential.env)
         | required
     )
-    return Access(
+    return ModelAccess(
         env=_with_explicit(env, request.env),
         files=_files(manifest, values, credential.files),
         secrets=credential.secrets | secret_values(request.env) | {*required.values()} | _url_secrets(route.base_url),
@@ -95,7 +95,7 @@ def _files(manifest: AgentManifest, values: Values, granted: Iterable[HomeFile])
 
 def _unguided(
     manifest: AgentManifest, asked: str | None, request: AgentRequest, sources: Sources, required: dict[str, str]
-) -> Access:
+) -> ModelAccess:
     """Return the access of an agent that cannot be told where to go: variables by the names its provider has."""
     provider = None if asked is None else split_model(asked)[0] or provider_of_bare(asked)
     names = [] if provider is None else [*provider.key_names(), *provider.defaults]
@@ -107,7 +107,7 @@ def _unguided(
         if way.path is not None and (content := sources.look(way.env)) is not None:
             files[way.path] = HomeFile(way.path, content.encode("utf-8", "surrogateescape"))
             keys.add(content)
-    return Access(
+    return ModelAccess(
         env=_with_explicit(fill_env(manifest.env, values) | passed | required, request.env),
         files=_files(manifest, values, files.values()),
         secrets=frozenset(keys) | secret_values(request.env) | {*required.values()},

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pytest_benchflow.agents.access import resolve_access
-from pytest_benchflow.agents.base import Access, AgentContext, AgentRequest, PromptResult, Session
+from pytest_benchflow.agents.base import AgentContext, AgentRequest, ModelAccess, PromptResult, Session
 from pytest_benchflow.agents.companion import RunningCompanion, companion_values
 from pytest_benchflow.agents.installation import Installation
 from pytest_benchflow.agents.log import AgentLog, log_name
@@ -111,7 +111,8 @@ class AcpAgent:
     """Implements `Agent` for any program that speaks ACP."""
 
     takes_model = True
-    is_trusted = False
+    calls_model = True
+    runs_as_task_user = False
 
     def __init__(self, manifest: AgentManifest, store: BundleStore | None = None) -> None:
         self.manifest = manifest
@@ -132,23 +133,23 @@ class AcpAgent:
         """Where it looks for skills, with $HOME and $WORKSPACE."""
         return self.manifest.skill_dirs
 
-    def why_not(self, task: Task) -> str | None:
+    def skip_reason(self, task: Task) -> str | None:
         """It can try any task."""
         return None
 
-    def access(self, task: Task, request: AgentRequest) -> Access:
+    def access(self, task: Task, request: AgentRequest) -> ModelAccess:
         """Return how it reaches the model it is asked for, from this process's variables and logins."""
         access = resolve_access(self.manifest, request, Sources.here(request.env))
         servers = task.config.environment.mcp_servers
         return replace(access, secrets=access.secrets | server_secrets(servers, os.environ, _where(task)))
 
-    async def provide(self, log_dir: Path) -> tuple[Mount, ...]:
+    async def prepare_on_host(self, log_dir: Path) -> tuple[Mount, ...]:
         """Make its bundle, unless it is there."""
-        return await self.installation.provide(log_dir)
+        return await self.installation.prepare_on_host(log_dir)
 
     async def install(self, context: AgentContext) -> None:
         """Make its programs ready and write its files."""
-        await self.installation.put_in(context)
+        await self.installation.deploy(context)
         await write_home_files(context, context.access.files, self.name)
 
     async def connect(self, context: AgentContext) -> Session:

@@ -13,7 +13,7 @@ from pytest_benchflow.providers import HomeFile
 
 if TYPE_CHECKING:
     from pytest_benchflow.sandboxes import Mount, Sandbox
-    from pytest_benchflow.tasks import McpServer, Stage, Task
+    from pytest_benchflow.tasks import McpServer, Task, TaskStep
 
 
 class AgentOutcome(StrEnum):
@@ -37,7 +37,7 @@ class AgentRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class ModelAccess:
     """How an agent reaches its model: worked out before anything starts, handed over inside, never written down."""
 
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -55,13 +55,13 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class AgentContext:
-    """Everything an agent may use in one stage of a rollout."""
+    """Everything an agent may use in one step of a rollout."""
 
     sandbox: Sandbox
     task: Task
-    stage: Stage
+    step: TaskStep
     request: AgentRequest
-    access: Access
+    access: ModelAccess
     user: str | int | None
     home: str
     cwd: str
@@ -119,16 +119,20 @@ class Agent(Protocol):
         """Whether a model can be chosen for it."""
 
     @property
-    def is_trusted(self) -> bool:
+    def calls_model(self) -> bool:
+        """Whether it needs a credential and a network to reach a model."""
+
+    @property
+    def runs_as_task_user(self) -> bool:
         """Whether it runs as the task's own user; any other agent gets the sandbox user."""
 
-    def why_not(self, task: Task) -> str | None:
+    def skip_reason(self, task: Task) -> str | None:
         """Return why this agent makes no sense on the task, or None."""
 
-    def access(self, task: Task, request: AgentRequest) -> Access:
+    def access(self, task: Task, request: AgentRequest) -> ModelAccess:
         """Return what the agent needs to reach its model; what is missing is an error before anything starts."""
 
-    async def provide(self, log_dir: Path) -> tuple[Mount, ...]:
+    async def prepare_on_host(self, log_dir: Path) -> tuple[Mount, ...]:
         """Make on the host, once for all rollouts, what its sandboxes mount read-only."""
 
     async def install(self, context: AgentContext) -> None:

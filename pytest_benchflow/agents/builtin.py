@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_benchflow.agents.base import Access, AgentContext, AgentOutcome, AgentRequest, PromptResult
+from pytest_benchflow.agents.base import AgentContext, AgentOutcome, AgentRequest, ModelAccess, PromptResult
 from pytest_benchflow.configfile import resolve_env
 from pytest_benchflow.sandboxes import upload_selected
 
@@ -32,17 +32,18 @@ class NopAgent:
 
     name = "nop"
     takes_model = False
-    is_trusted = True
+    calls_model = False
+    runs_as_task_user = True
 
-    def why_not(self, task: Task) -> str | None:
+    def skip_reason(self, task: Task) -> str | None:
         """It can do nothing anywhere."""
         return None
 
-    def access(self, task: Task, request: AgentRequest) -> Access:
+    def access(self, task: Task, request: AgentRequest) -> ModelAccess:
         """It needs nothing."""
-        return Access(env=request.env)
+        return ModelAccess(env=request.env)
 
-    async def provide(self, log_dir: Path) -> tuple[Mount, ...]:
+    async def prepare_on_host(self, log_dir: Path) -> tuple[Mount, ...]:
         """Nothing to mount."""
         return ()
 
@@ -91,19 +92,20 @@ class OracleAgent:
 
     name = "oracle"
     takes_model = False
-    is_trusted = True
+    calls_model = False
+    runs_as_task_user = True
 
-    def why_not(self, task: Task) -> str | None:
+    def skip_reason(self, task: Task) -> str | None:
         """A task without a solution has no oracle."""
-        missing = [stage.name or task.short_name for stage in task.stages if stage.solution_dir is None]
+        missing = [step.name or task.short_name for step in task.steps if step.solution_dir is None]
         return f"no oracle solution for {', '.join(missing)}" if missing else None
 
-    def access(self, task: Task, request: AgentRequest) -> Access:
+    def access(self, task: Task, request: AgentRequest) -> ModelAccess:
         """Return the solution's variables, filled in from the runner's environment; they win over those given."""
         resolved = resolve_env(task.config.solution.env, os.environ, f"{task.file}: [solution.env]")
-        return Access(env={"DEBIAN_FRONTEND": "noninteractive", **request.env, **resolved})
+        return ModelAccess(env={"DEBIAN_FRONTEND": "noninteractive", **request.env, **resolved})
 
-    async def provide(self, log_dir: Path) -> tuple[Mount, ...]:
+    async def prepare_on_host(self, log_dir: Path) -> tuple[Mount, ...]:
         """Nothing to mount."""
         return ()
 
@@ -111,11 +113,11 @@ class OracleAgent:
         """Nothing to install: the solution is plain shell."""
 
     async def connect(self, context: AgentContext) -> OracleSession:
-        """Put the stage's solution in place."""
+        """Put the step's solution in place."""
         target = context.task.solution_target
-        source = context.stage.solution_dir
-        assert source is not None  # why_not() refused the rollout otherwise
-        await upload_selected(context.sandbox, source, target, context.stage.left_out.get(source, ()))
+        source = context.step.solution_dir
+        assert source is not None  # skip_reason() refused the rollout otherwise
+        await upload_selected(context.sandbox, source, target, context.step.left_out.get(source, ()))
         if not _all_executable(source):
             made = await context.sandbox.exec(f"chmod -R +x {target}", user=0, timeout_sec=60)
             if made.return_code:

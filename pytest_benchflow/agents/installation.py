@@ -44,19 +44,19 @@ class Installation:
             programs=manifest.programs,
         )
 
-    async def provide(self, log_dir: Path) -> tuple[Mount, ...]:
+    async def prepare_on_host(self, log_dir: Path) -> tuple[Mount, ...]:
         """Make the bundle, unless it is there, and return how a sandbox shows it."""
         self._bundle = None  # asked for anew, so that every rollout keeps what the installation printed
         bundle = await self._provided(log_dir)
         return () if bundle is None else (bundle.mount(),)
 
-    async def put_in(self, context: AgentContext) -> None:
+    async def deploy(self, context: AgentContext) -> None:
         """Make the programs ready in a sandbox, once."""
         if context.sandbox.id in self._prefixes:
             return
         bundle = await self._provided(context.log_dir)
         if bundle is not None:
-            self._prefixes[context.sandbox.id] = await bundle.put_in(context.sandbox, log=self._log(context.log_dir))
+            self._prefixes[context.sandbox.id] = await bundle.deploy(context.sandbox, log=self._log(context.log_dir))
         elif self._manifest.install.command is not None:
             await self._run(self._manifest.install.command, context)
             self._prefixes[context.sandbox.id] = ""

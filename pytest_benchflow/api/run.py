@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Agent:
+class RuntimeAgent:
     """An agent by the word users choose it by, with its model and variables."""
 
     name: str
@@ -41,6 +41,9 @@ def _registry() -> AgentRegistry:
     registry = AgentRegistry()
     registry.load_entry_points()
     return registry
+
+
+Agent = RuntimeAgent  # as users know it; inside the package an Agent is an entry of the registry
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,7 @@ class RuntimeResult:
 class Runtime:
     """An agent in an environment; a started environment is used as it is and left running."""
 
-    def __init__(self, env: Environment, agent: Agent, config: RuntimeConfig | None = None) -> None:
+    def __init__(self, env: Environment, agent: RuntimeAgent, config: RuntimeConfig | None = None) -> None:
         self.env = env
         self.agent = agent
         self.config = config or RuntimeConfig()
@@ -150,7 +153,7 @@ async def run(subject: RolloutConfig) -> RolloutResult: ...
 
 
 @overload
-async def run(subject: Agent, env: Environment, config: RuntimeConfig | None = None) -> RuntimeResult: ...
+async def run(subject: RuntimeAgent, env: Environment, config: RuntimeConfig | None = None) -> RuntimeResult: ...
 
 
 @overload
@@ -180,7 +183,7 @@ async def run(
         if beside or env is not None or config is not None:
             raise BadType("run(RolloutConfig) takes nothing else", advice="put it into the configuration")
         return await run_rollout(subject)
-    if isinstance(subject, Agent):
+    if isinstance(subject, RuntimeAgent):
         if not isinstance(env, Environment):
             raise BadType("run(Agent) needs an Environment", advice="pass Environment.from_task(...) after it")
         if beside:

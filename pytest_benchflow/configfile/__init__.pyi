@@ -40,7 +40,7 @@ from .values import (
     directory_name as directory_name,
     folded as folded,
     quoted as quoted,
-    refuse as refuse,
+    rule_error as rule_error,
 )
 from .yaml_source import (
     FrontMatterSource as FrontMatterSource,

@@ -20,7 +20,7 @@ class Table(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
 
 
-def refuse(reason: str, fix: str, key: str | None = None) -> PydanticCustomError:
+def rule_error(reason: str, fix: str, key: str | None = None) -> PydanticCustomError:
     """Make the error a validator raises; `key` points below the table or value being validated."""
     return PydanticCustomError("rule", "{reason}", {"reason": reason, "fix": fix, "key": key or ""})
 
@@ -45,7 +45,7 @@ _ESCAPES = {code: repr(chr(code))[1:-1] for code in (*range(32), 127)} | {ord('"
 
 def _user(value: object) -> object:
     if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
-        raise refuse(f"is {quoted(value)}", 'give a user name or number, for example "root"')
+        raise rule_error(f"is {quoted(value)}", 'give a user name or number, for example "root"')
     return value
 
 
@@ -60,11 +60,11 @@ def _text(value: object) -> object:
 def _variables(value: dict[str, str]) -> dict[str, str]:
     for name, text in value.items():
         if not name:
-            raise refuse("has a variable without a name", "name it")
+            raise rule_error("has a variable without a name", "name it")
         if "=" in name or "\0" in name:
-            raise refuse("cannot name a variable", "use letters, digits and _", name)
+            raise rule_error("cannot name a variable", "use letters, digits and _", name)
         if "\0" in text:
-            raise refuse("holds a NUL byte", "remove it", name)
+            raise rule_error("holds a NUL byte", "remove it", name)
     return value
 
 
@@ -86,7 +86,7 @@ def _host(value: str) -> str:
         fix = "give the host alone, without scheme, port or path, for example api.example.com"
     else:
         fix = "give a host name, *.domain, IP address or network such as 10.0.0.0/8"
-    raise refuse(f"has {quoted(value)}", fix)
+    raise rule_error(f"has {quoted(value)}", fix)
 
 
 _RESERVED = {"con", "prn", "aux", "nul", *(f"{p}{n}" for p in ("com", "lpt") for n in range(1, 10))}
@@ -104,7 +104,7 @@ def directory_name(value: str) -> str:
         problem = "is longer than 255 bytes"
     else:
         return value
-    raise refuse(f"{quoted(value)} {problem}", "use letters, digits, - and _")
+    raise rule_error(f"{quoted(value)} {problem}", "use letters, digits, - and _")
 
 
 def folded(name: str) -> str:

@@ -23,8 +23,8 @@ from .metrics import (
     wilson_interval as wilson_interval,
 )
 from .results import (
-    bucket as bucket,
-    last_word as last_word,
+    latest_attempts as latest_attempts,
+    outcome_class as outcome_class,
     read_results as read_results,
 )
 from .retry import (

@@ -18,7 +18,7 @@ from pytest_benchflow.core.errors import BadValue, BenchflowError
 from pytest_benchflow.core.files import cache_directory
 from pytest_benchflow.jobs.job import MARKER, claim_job_directory
 from pytest_benchflow.jobs.metrics import BenchmarkMetrics, mean
-from pytest_benchflow.jobs.results import bucket, last_word, read_results
+from pytest_benchflow.jobs.results import latest_attempts, outcome_class, read_results
 from pytest_benchflow.jobs.retry import RetryConfig
 from pytest_benchflow.rollout import (
     ErrorInfo,
@@ -217,7 +217,7 @@ class EvaluationResult:
                 result.rollout_name,
             )
             for name, result in self.results.items()
-            if bucket(result) not in ("passed", "skipped")
+            if outcome_class(result) not in ("passed", "skipped")
         ]
 
     @property
@@ -232,7 +232,7 @@ class EvaluationResult:
         write_json(self.job_dir / SUMMARY, {**head, **self.metrics.summary()})
 
     def _count(self, name: str) -> int:
-        return sum(bucket(result) == name for result in self.results.values())
+        return sum(outcome_class(result) == name for result in self.results.values())
 
 
 OnResult: TypeAlias = "Callable[[str, RolloutResult], Awaitable[None] | None]"
@@ -346,7 +346,7 @@ class Evaluation:
         """Return what an earlier run of the job has scored; what this run would not give is refused."""
         wanted = {cell.identity: cell for cell in cells}
         done: dict[str, RolloutResult] = {}
-        for result in last_word(read_results(directory).results):
+        for result in latest_attempts(read_results(directory).results):
             cell = wanted.get((result.task_path, result.trial))
             if cell is not None and result.reward is not None:
                 _refuse_mismatch(directory, cell, result)

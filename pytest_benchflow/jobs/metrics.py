@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from pytest_benchflow.jobs.results import bucket, last_word, read_results
+from pytest_benchflow.jobs.results import latest_attempts, outcome_class, read_results
 
 if TYPE_CHECKING:
     from pytest_benchflow.core.types import Json
@@ -89,7 +89,7 @@ N = TypeVar("N", int, float)
 def collect_metrics(results_dir: Path | str, benchmark: str = "", agent: str = "", model: str = "") -> BenchmarkMetrics:
     """Read every result below a directory; `agent` and `model` choose among several, or name them if unknown there."""
     stored = read_results(Path(results_dir))
-    results = last_word(stored.results)
+    results = latest_attempts(stored.results)
     for attribute, wanted in (("agent", agent), ("model", model)):
         chosen = [result for result in results if getattr(result, attribute) == wanted]
         results = chosen or results
@@ -199,7 +199,7 @@ class BenchmarkMetrics:
 
 def _numbers(metrics: BenchmarkMetrics) -> dict[str, Json]:
     results = metrics.results
-    counts = Counter(map(bucket, results))
+    counts = Counter(map(outcome_class, results))
     scored = [result for result in results if result.reward is not None]
     passed, total, n = counts["passed"], len(results), len(scored)
     rewards = _grouped(scored, lambda r: r.task_path)
@@ -265,12 +265,14 @@ def _of_task(members: Sequence[RolloutResult]) -> dict[str, Json]:
 
 
 def _names(results: Sequence[RolloutResult], name: str) -> list[str]:
-    return sorted({result.task_name for result in results if bucket(result) == name})
+    return sorted({result.task_name for result in results if outcome_class(result) == name})
 
 
 def _breakdown(results: Sequence[RolloutResult], name: str) -> dict[str, Json]:
     categories = (
-        "none" if result.error is None else result.error.category.value for result in results if bucket(result) == name
+        "none" if result.error is None else result.error.category.value
+        for result in results
+        if outcome_class(result) == name
     )
     return dict(sorted(Counter(categories).items()))
 

@@ -40,7 +40,7 @@ def key_of(result: RolloutResult) -> Key:
     return result.task_path, result.agent, result.model, result.scene, result.trial
 
 
-def last_word(results: Iterable[RolloutResult]) -> list[RolloutResult]:
+def latest_attempts(results: Iterable[RolloutResult]) -> list[RolloutResult]:
     """Return one result per rollout: of several attempts the one that was scored, and of those the newest."""
     best: dict[Key, RolloutResult] = {}
     for result in results:
@@ -54,8 +54,8 @@ def _rank(result: RolloutResult) -> tuple[bool, str]:
     return result.reward is not None, result.finished_at
 
 
-def bucket(result: RolloutResult) -> str:
-    """Return the one bucket a result is counted in; a reward counts before any error text."""
+def outcome_class(result: RolloutResult) -> str:
+    """Return the one outcome_class a result is counted in; a reward counts before any error text."""
     if result.status in ("passed", "failed", "skipped"):
         return result.status
     return "verifier_errored" if result.verifier_error is not None else "errored"

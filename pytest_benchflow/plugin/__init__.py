@@ -19,7 +19,7 @@ from pytest_benchflow.plugin.collection import collect_directory, collect_file, 
 from pytest_benchflow.plugin.controller import Controller
 from pytest_benchflow.plugin.fixtures import *  # noqa: F403 - pytest finds fixtures among the plugin's names
 from pytest_benchflow.plugin.options import add_options, is_asked_for
-from pytest_benchflow.plugin.stash import existing_run, get_run
+from pytest_benchflow.plugin.stash import existing_run, get_session
 
 MARKERS = (
     "bf(agent, model, scene, sandbox, difficulty, category): a rollout of a benchmark task; select by any argument",
@@ -70,7 +70,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if is_asked_for(session.config) or any(caller.get_hookimpls() for caller in registering):
         from pytest_benchflow.plugin.job_files import add_sources
 
-        add_sources(get_run(session.config))
+        add_sources(get_session(session.config))
 
 
 def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:

@@ -19,11 +19,11 @@ from pytest_benchflow.core.text import printable
 if TYPE_CHECKING:
     from pytest_benchflow.configfile import TaskError
     from pytest_benchflow.plugin.items import TaskFile
-    from pytest_benchflow.tasks import TaskHead
+    from pytest_benchflow.tasks import TaskSummary
 
 
 @contextmanager
-def no_collection() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """Do without the collector while much is made that stays."""
     if not gc.isenabled():
         yield
@@ -151,10 +151,10 @@ TASK_FILES = ("task.toml", "task.md")
 def collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     """Claim a task or results, so that nothing inside is run on the host, or a folder of tasks; leave all others."""
     if holds_results(str(path)):
-        return LeftResults.from_parent(parent, path=path)
+        return ResultsDirectory.from_parent(parent, path=path)
     task_files = _task_files_in(str(path))
-    if task_files and not _is_sayable(path.name):
-        return Misnamed.of(parent, path)
+    if task_files and not is_printable_name(path.name):
+        return UnprintableTask.of(parent, path)
     found = _read(str(path), parent, task_files)
     if found is not None:
         node: TaskDirectory = TaskDirectory.from_parent(parent, path=path)
@@ -175,14 +175,14 @@ def collect_file(path: Path, parent: pytest.Collector) -> pytest.Collector | Non
 class TaskDirectory(pytest.Directory):
     """A task: it yields its task file and hides everything else from pytest."""
 
-    found: TaskHead | TaskError
+    found: TaskSummary | TaskError
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
         """Yield the task file alone."""
         yield _node(self, _task_file(self.found, str(self.path)), self.found)
 
 
-class LeftResults(pytest.Directory):
+class ResultsDirectory(pytest.Directory):
     """What a job or a rollout left: files that agents wrote."""
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
@@ -195,7 +195,7 @@ class TaskFolder(pytest.Directory):
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
         """Return what is inside, sorted by name; the items of tasks at once, without a round of hooks for each."""
-        with no_collection():
+        with gc_paused():
             return list(self._inside())
 
     def _inside(self) -> Iterator[pytest.Item | pytest.Collector]:
@@ -207,19 +207,19 @@ class TaskFolder(pytest.Directory):
             path = Path(entry.path)
             is_dir = entry.is_dir()
             task_files = _task_files_in(entry.path) if is_dir else []
-            if task_files and not _is_sayable(entry.name):
-                yield Misnamed.of(self, path)
+            if task_files and not is_printable_name(entry.name):
+                yield UnprintableTask.of(self, path)
                 continue
             if not session.isinitpath(path, with_parents=is_dir):
                 if ignored(entry, path, task_files):
                     if task_files and ignored.is_by_accident(entry.name):
-                        yield PassedOver.from_parent(self, path=path)
+                        yield SkippedByName.from_parent(self, path=path)
                     continue
                 if task_files and (task := self._task_in(entry.path, task_files)) is not None:
                     yield from task.collect() if at_once and task.is_plain else [task]
                     continue
             if is_dir and not os.access(path, os.X_OK):
-                yield Closed.from_parent(self, path=path)
+                yield UnreadableDirectory.from_parent(self, path=path)
             elif is_dir and _contains_itself(entry):
                 yield BrokenLink.from_parent(self, path=path)
             elif is_dir:
@@ -243,7 +243,7 @@ class TaskFolder(pytest.Directory):
         return None if found is None else _node(self, _task_file(found, directory), found)
 
 
-class Closed(pytest.File):
+class UnreadableDirectory(pytest.File):
     """A directory that nobody may enter here: pytest would fail on looking for its conftest."""
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
@@ -251,7 +251,7 @@ class Closed(pytest.File):
         raise self.CollectError(f"{self.path} cannot be read: Permission denied; check its permissions")
 
 
-class PassedOver(pytest.File):
+class SkippedByName(pytest.File):
     """A task with a name that pytest leaves out unless it is told otherwise: build, dist, venv."""
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
@@ -263,14 +263,14 @@ class PassedOver(pytest.File):
         return []
 
 
-class Misnamed(pytest.File):
+class UnprintableTask(pytest.File):
     """A task whose name no terminal, report or other process can take: file systems allow any bytes."""
 
     @classmethod
-    def of(cls, parent: pytest.Collector, path: Path) -> Misnamed:
+    def of(cls, parent: pytest.Collector, path: Path) -> UnprintableTask:
         """Make a node that has the name in a form that can be said."""
         shown = ascii(str(path).removeprefix(f"{parent.config.rootpath}/"))[1:-1]
-        node: Misnamed = cls.from_parent(parent, path=path, name=shown, nodeid=shown)
+        node: UnprintableTask = cls.from_parent(parent, path=path, name=shown, nodeid=shown)
         return node
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
@@ -287,27 +287,27 @@ class BrokenLink(pytest.File):
         raise self.CollectError(f"{self.path} links to {self.path.resolve()}, which contains it; remove the link")
 
 
-def _node(parent: pytest.Collector, path: Path, found: TaskHead | TaskError) -> TaskFile:
+def _node(parent: pytest.Collector, path: Path, found: TaskSummary | TaskError) -> TaskFile:
     from pytest_benchflow.plugin.items import TaskFile
 
     return TaskFile.of(parent, path, found)
 
 
-def _read(directory: str, node: pytest.Collector, task_files: list[str]) -> TaskHead | TaskError | None:
+def _read(directory: str, node: pytest.Collector, task_files: list[str]) -> TaskSummary | TaskError | None:
     """Return what the directory's task file says, or what is wrong with it; None if it is no task."""
     if not task_files:
         return None
     from pytest_benchflow.configfile import TaskError
-    from pytest_benchflow.plugin.stash import get_run
+    from pytest_benchflow.plugin.stash import get_session
 
-    run = get_run(node.config)
+    run = get_session(node.config)
     try:
         return run.index.head(directory, task_files, strict=run.settings.strict)
     except TaskError as error:
         return error
 
 
-def _task_file(found: TaskHead | TaskError, directory: str) -> Path:
+def _task_file(found: TaskSummary | TaskError, directory: str) -> Path:
     if not isinstance(found, Exception):
         return Path(directory, found.file.rpartition("/")[2])
     from pytest_benchflow.tasks import find_task_file
@@ -341,7 +341,7 @@ def _is_reachable(entry: os.DirEntry[str]) -> bool:
     return True
 
 
-def _is_sayable(name: str) -> bool:
+def is_printable_name(name: str) -> bool:
     if name.isprintable():
         return True
     try:

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_benchflow.plugin.options import is_asked_for
-from pytest_benchflow.plugin.stash import blamed, existing_run, get_run
+from pytest_benchflow.plugin.stash import attribute_errors_to, existing_run, get_session
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_benchflow.plugin.reports import Results
-    from pytest_benchflow.plugin.session import Run
+    from pytest_benchflow.plugin.session import BenchSession
     from pytest_benchflow.reporting import Report
 
 
-def header(run: Run, n_items: int) -> list[str]:
+def header(run: BenchSession, n_items: int) -> list[str]:
     """Return one line, and what else is to know: who runs, where and why there, how many, and where the results go."""
     played = ((cell.agent, cell.model) for cell in run.cells(1))
     agents = ", ".join(dict.fromkeys("/".join(part for part in pair if part) for pair in played))
@@ -62,7 +62,7 @@ class Controller:
 
         workerinput["bf_run_id"], workerinput["bf_job_name"] = job_of(self._config)
         if is_asked_for(self._config):
-            workerinput["bf_sources"] = get_run(self._config).sources
+            workerinput["bf_sources"] = get_session(self._config).sources
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: object, ids: Sequence[str]) -> None:
@@ -112,7 +112,7 @@ class Controller:
         from pytest_benchflow.plugin.reports import no_rollout
         from pytest_benchflow.rollout import ErrorInfo
 
-        run = get_run(self._config)
+        run = get_session(self._config)
         file, _, name = report.nodeid.rpartition("::")
         cell = next((cell for cell in run.cells(1) if _is_of(name, cell.name)), Cell(name, None, 1, name))
         task = self._config.rootpath / file
@@ -131,7 +131,7 @@ class Controller:
         run = existing_run(self._config)
         if run is None and self._results is None:
             return
-        run = get_run(self._config)
+        run = get_session(self._config)
         if self._results is None and (
             run.settings.json is None or self._config.option.collectonly or run.settings.dry_run
         ):
@@ -153,7 +153,7 @@ class Controller:
         from pytest_benchflow.core.errors import UsageError
 
         try:
-            with blamed("pytest_bf_summary"):
+            with attribute_errors_to("pytest_bf_summary"):
                 self._config.hook.pytest_bf_summary(report=report)
         except UsageError as error:  # the run is over, and what it found must still be shown
             self._is_incomplete = True
@@ -176,7 +176,7 @@ class Controller:
 
         from pytest_benchflow.core.errors import BenchflowError
 
-        run = get_run(self._config)
+        run = get_session(self._config)
 
         async def preflight() -> None:
             try:
@@ -190,7 +190,7 @@ class Controller:
         except BenchflowError as error:
             raise pytest.UsageError(str(error)) from None
 
-    def _check_credentials(self, run: Run) -> None:
+    def _check_credentials(self, run: BenchSession) -> None:
         from pytest_benchflow.plugin.preflight import refuse_missing
 
         names = {nodeid.rpartition("::")[2] for nodeid in self._expected}
@@ -202,7 +202,7 @@ class Controller:
 
         reporter = self._config.pluginmanager.getplugin("terminalreporter")
         if reporter is not None:
-            run = get_run(self._config)
+            run = get_session(self._config)
             reporter.ensure_newline()
             for line in header(run, n_items):
                 reporter.write_line(line)

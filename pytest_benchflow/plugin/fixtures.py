@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_benchflow.plugin.settings import MAX_TRIALS
-from pytest_benchflow.plugin.stash import get_run, short_errors
+from pytest_benchflow.plugin.stash import as_pytest_outcome, get_session
 
 if TYPE_CHECKING:
     from pytest_benchflow.agents import Agent, Session
-    from pytest_benchflow.plugin.session import Run
+    from pytest_benchflow.plugin.session import BenchSession
     from pytest_benchflow.rollout import Rollout, RolloutConfig, RolloutResult
     from pytest_benchflow.sandboxes import Sandbox
     from pytest_benchflow.tasks import Task
@@ -49,7 +49,7 @@ __all__ = [
 @pytest.fixture
 def bf_task(request: pytest.FixtureRequest) -> Task:
     """The task: of the collected item, or named by `@pytest.mark.bf_task(PATH)`."""
-    with short_errors():
+    with as_pytest_outcome():
         return _run(request).task_of(request.node)
 
 
@@ -62,7 +62,7 @@ def bf_trial() -> int:
 @pytest.fixture
 def bf_config(request: pytest.FixtureRequest, bf_task: Task) -> RolloutConfig:
     """The configuration of the rollout, after `pytest_bf_modify_config`."""
-    with short_errors():
+    with as_pytest_outcome():
         return _run(request).config_of(request.node, bf_task)
 
 
@@ -116,13 +116,13 @@ def bf_run(request: pytest.FixtureRequest) -> Callable[[RolloutConfig], RolloutR
 @pytest.fixture
 def bf_result(request: pytest.FixtureRequest) -> RolloutResult:
     """The result of the whole rollout; what kept it from having a reward is an error of the setup, not a failure."""
-    from pytest_benchflow.plugin.run_loop import refuse_unjudgeable, result_for
+    from pytest_benchflow.plugin.run_loop import require_reward, result_for
 
     result = result_for(_run(request), request)
     request.node.ihook.pytest_bf_rollout_result(result=result)
-    refuse_unjudgeable(result)
+    require_reward(result)
     return result
 
 
-def _run(request: pytest.FixtureRequest) -> Run:
-    return get_run(request.config)
+def _run(request: pytest.FixtureRequest) -> BenchSession:
+    return get_session(request.config)

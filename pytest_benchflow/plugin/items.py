@@ -21,13 +21,13 @@ import pytest
 
 from pytest_benchflow.plugin.outcome import judge
 from pytest_benchflow.plugin.settings import AgentChoice
-from pytest_benchflow.plugin.stash import get_run, given, short_errors
+from pytest_benchflow.plugin.stash import as_pytest_outcome, expect_type, get_session
 
 if TYPE_CHECKING:
     from pytest_benchflow.configfile import TaskError
     from pytest_benchflow.plugin.settings import Settings
     from pytest_benchflow.rollout import RolloutResult
-    from pytest_benchflow.tasks import RunHints, TaskHead
+    from pytest_benchflow.tasks import RunHints, TaskSummary
 
 
 Definitions = Sequence[pytest.FixtureDef[object]]
@@ -154,8 +154,8 @@ def _assert(result: RolloutResult, *, must_fail: bool = False) -> None:
     __tracebackhide__ = True
     from pytest_benchflow.rollout import RolloutResult
 
-    with short_errors():
-        given(result, RolloutResult, "bf_result", "is")
+    with as_pytest_outcome():
+        expect_type(result, RolloutResult, "bf_result", "is")
     verdict = judge(result, must_fail=must_fail)
     if verdict.kind == "failed":
         pytest.fail(verdict.text, pytrace=False)
@@ -164,7 +164,7 @@ def _assert(result: RolloutResult, *, must_fail: bool = False) -> None:
 class RolloutItem(pytest.Function):
     """One rollout of a task."""
 
-    head: TaskHead
+    head: TaskSummary
     cell: Cell
 
     @property
@@ -181,7 +181,7 @@ class RolloutItem(pytest.Function):
 class TaskFile(pytest.Module):
     """The task file as a collector of rollout items."""
 
-    _found: TaskHead | TaskError
+    _found: TaskSummary | TaskError
 
     @property
     def ihook(self) -> pluggy.HookRelay:
@@ -190,7 +190,7 @@ class TaskFile(pytest.Module):
         return self.parent.ihook
 
     @classmethod
-    def of(cls, parent: pytest.Collector, path: Path, found: TaskHead | TaskError) -> TaskFile:
+    def of(cls, parent: pytest.Collector, path: Path, found: TaskSummary | TaskError) -> TaskFile:
         """Make the node of a task whose file has been read."""
         name = _below(path, parent.path) or path.name
         # The id pytest would find too, at a price; but outside the root directory it would give one to two tasks.
@@ -214,7 +214,7 @@ class TaskFile(pytest.Module):
         if isinstance(self._found, Exception):
             raise self.CollectError(str(self._found))
         head = self._modified(self._found)
-        run = get_run(self.config)
+        run = get_session(self.config)
         settings = run.settings
         for problem in head.warnings:
             warn(self, str(problem))
@@ -222,11 +222,11 @@ class TaskFile(pytest.Module):
         marks = _task_marks(head.tags, head.run, self.config.pluginmanager.hasplugin("timeout"))
         return [self._item(head, cell, marks, run.sandbox_name, settings.selftest) for cell in run.cells(trials)]
 
-    def _trials(self, head: TaskHead, settings: Settings) -> int:
+    def _trials(self, head: TaskSummary, settings: Settings) -> int:
         folder = self.nodeid.rpartition("/")[0]
         return settings.override_for(folder, head.name).trials or head.run.trials or settings.trials
 
-    def _modified(self, head: TaskHead) -> TaskHead:
+    def _modified(self, head: TaskSummary) -> TaskSummary:
         """Let a conftest change the task; only then is the whole of it read here."""
         if not self._has_hooks:
             return head
@@ -234,7 +234,7 @@ class TaskFile(pytest.Module):
         from pytest_benchflow.tasks import load_task
 
         try:
-            task = get_run(self.config).modified_task(self, load_task(self.path))
+            task = get_session(self.config).modified_task(self, load_task(self.path))
         except BenchflowError as error:
             raise self.CollectError(str(error)) from None
         return replace(
@@ -248,7 +248,7 @@ class TaskFile(pytest.Module):
 
     def _item(
         self,
-        head: TaskHead,
+        head: TaskSummary,
         cell: Cell,
         marks: tuple[pytest.MarkDecorator, ...],
         sandbox: str,

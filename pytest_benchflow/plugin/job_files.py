@@ -17,11 +17,11 @@ from pytest_benchflow.plugin.settings import AgentChoice, Settings
 
 if TYPE_CHECKING:
     from pytest_benchflow.plugin.items import Cell
-    from pytest_benchflow.plugin.session import Run
+    from pytest_benchflow.plugin.session import BenchSession
     from pytest_benchflow.rollout import RolloutConfig, RolloutFile
 
 
-def add_sources(run: Run) -> None:
+def add_sources(run: BenchSession) -> None:
     """Collect what `--bf-source` and the job file name, instead of the default paths if no path was given."""
     listed = [str(path) for path in run.job.tasks] if run.job is not None else []
     if not run.settings.sources and not listed:
@@ -31,7 +31,7 @@ def add_sources(run: Run) -> None:
     run.config.args = [*kept, *listed, *run.sources]
 
 
-def fetched_sources(run: Run) -> list[str]:
+def fetched_sources(run: BenchSession) -> list[str]:
     """Fetch the sources and return their local paths; workers are handed those of their controller."""
     handed: list[str] | None = getattr(run.config, "workerinput", {}).get("bf_sources")
     if handed is not None:

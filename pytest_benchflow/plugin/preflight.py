@@ -11,7 +11,7 @@ import pytest
 from pytest_benchflow.agents import FREE_AGENTS, AgentRequest
 from pytest_benchflow.core.errors import BenchflowError, CannotRunHere, CredentialsError
 from pytest_benchflow.plugin.items import RolloutItem
-from pytest_benchflow.plugin.session import Run
+from pytest_benchflow.plugin.session import BenchSession
 from pytest_benchflow.rollout import demand_variables, refuse_unsupported
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pytest_benchflow.sandboxes import Backend
 
 
-def refuse_missing(run: Run, cells: Iterable[Cell], task_file: Path) -> None:
+def refuse_missing(run: BenchSession, cells: Iterable[Cell], task_file: Path) -> None:
     """Raise one error that lists everything the selected cells lack, unless they are to be skipped."""
     if run.settings.missing_credentials == "skip":
         return
@@ -30,14 +30,14 @@ def refuse_missing(run: Run, cells: Iterable[Cell], task_file: Path) -> None:
         raise CredentialsError(f"nothing was started, because some agents cannot reach a model:\n{lines}\n{advice}")
 
 
-def lacking(run: Run, cell: Cell, task_file: Path) -> str | None:
+def lacking(run: BenchSession, cell: Cell, task_file: Path) -> str | None:
     """Return what keeps a cell's agent from reaching its model; credentials are the same for every task."""
     from pytest_benchflow.agents import AgentRequest
     from pytest_benchflow.configfile import MissingVariables, TaskError
     from pytest_benchflow.tasks import load_task
 
     agent = run.agents.get(cell.agent)
-    if agent.is_trusted:
+    if not agent.calls_model:
         return None
     request = AgentRequest(cell.model, run.settings.effort, run.settings.agent_env)
     try:
@@ -53,7 +53,7 @@ def _who(cell: Cell) -> str:
     return "/".join(part for part in (cell.agent, cell.model) if part)
 
 
-def list_cells(session: pytest.Session, run: Run) -> bool:
+def list_cells(session: pytest.Session, run: BenchSession) -> bool:
     """Print the cells of the matrix and end the run."""
     items = [item for item in session.items if isinstance(item, RolloutItem)]
     reporter = session.config.pluginmanager.getplugin("terminalreporter")
@@ -64,7 +64,7 @@ def list_cells(session: pytest.Session, run: Run) -> bool:
     return True
 
 
-def _lines(run: Run, items: Sequence[RolloutItem]) -> list[str]:
+def _lines(run: BenchSession, items: Sequence[RolloutItem]) -> list[str]:
     """Return the cells, what each lacks to run, and what all of them could cost."""
     known: dict[str, str | None] = {}
     for item in items:
@@ -77,7 +77,7 @@ def _lines(run: Run, items: Sequence[RolloutItem]) -> list[str]:
     return [*lines, "", *trouble, f"{len(items)} rollouts on {run.sandbox_name}, {run.in_flight} at a time; {cost}"]
 
 
-def _backend(run: Run) -> tuple[Backend, list[str]]:
+def _backend(run: BenchSession) -> tuple[Backend, list[str]]:
     """Return the backend, which knows what it can do once it has looked, and why it could not run anything."""
     try:
         return run.engine.call(run.resources.backend(run.sandbox_name)), []
@@ -85,7 +85,7 @@ def _backend(run: Run) -> tuple[Backend, list[str]]:
         return run.sandboxes.create(run.sandbox_name), [f"nothing can run: {error}"]
 
 
-def _lacks(run: Run, item: RolloutItem, backend: Backend) -> str | None:
+def _lacks(run: BenchSession, item: RolloutItem, backend: Backend) -> str | None:
     """Return what keeps one rollout from running, as far as can be known without starting anything."""
     skip = item.get_closest_marker("skip")
     if skip is not None:
@@ -93,11 +93,11 @@ def _lacks(run: Run, item: RolloutItem, backend: Backend) -> str | None:
     agent = run.agents.get(item.cell.agent)
     try:
         task = run.task_of(item)
-        if (reason := agent.why_not(task)) is not None:
+        if (reason := agent.skip_reason(task)) is not None:
             return f"will be skipped: {reason}"
         refuse_unsupported(task, backend, [agent])
         demand_variables(task)
-        if agent.is_trusted:
+        if not agent.calls_model:
             agent.access(task, AgentRequest(env=run.settings.agent_env))
     except CannotRunHere as reason:
         return f"will be skipped: {reason}"

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from pytest_benchflow.plugin.stash import RESULT, existing_run, get_run
+from pytest_benchflow.plugin.stash import RESULT, existing_run, get_session
 
 if TYPE_CHECKING:
     from pytest_benchflow.plugin.items import Cell
-    from pytest_benchflow.plugin.session import Run
+    from pytest_benchflow.plugin.session import BenchSession
     from pytest_benchflow.reporting import Entry, Report
     from pytest_benchflow.rollout import ErrorInfo, RolloutResult
 
@@ -162,7 +162,7 @@ def _without_rollout(item: pytest.Item, call: pytest.CallInfo[None], report: pyt
     if not isinstance(item, RolloutItem) or report.when != "setup" or call.excinfo is None:
         return None
     return no_rollout(
-        get_run(item.config),
+        get_session(item.config),
         item.cell,
         (item.head.name, item.path.parent),
         error=_error(call.excinfo.value) if report.failed else None,
@@ -171,7 +171,7 @@ def _without_rollout(item: pytest.Item, call: pytest.CallInfo[None], report: pyt
 
 
 def no_rollout(
-    run: Run, cell: Cell, task: tuple[str, Path], *, error: ErrorInfo | None, skipped: str | None = None
+    run: BenchSession, cell: Cell, task: tuple[str, Path], *, error: ErrorInfo | None, skipped: str | None = None
 ) -> RolloutResult:
     """Return the result of an item that never had a rollout; the task is given by name and directory."""
     from pytest_benchflow.rollout import RolloutResult, utc_now

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_benchflow.core.errors import BenchflowError
-from pytest_benchflow.plugin.collection import no_collection
+from pytest_benchflow.plugin.collection import gc_paused
 from pytest_benchflow.plugin.items import RolloutItem, definitions_of, fixture_info
 from pytest_benchflow.plugin.outcome import error_text
-from pytest_benchflow.plugin.session import OnEngine, Run
-from pytest_benchflow.plugin.stash import RESULT, short_errors
+from pytest_benchflow.plugin.session import BenchSession, EngineProxy
+from pytest_benchflow.plugin.stash import RESULT, as_pytest_outcome
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout import RolloutResult
@@ -31,7 +31,7 @@ CHAIN = ("bf_task", "bf_config", "bf_sandbox", "bf_agent", "bf_session", "bf_rol
 _DECIDED_WHEN_REACHED = ("skip", "skipif", "xfail")
 
 
-def may_run_ahead(item: RolloutItem) -> bool:
+def can_start_early(item: RolloutItem) -> bool:
     """Tell whether an item's rollout can start as soon as a place is free; if in doubt, it cannot."""
     if any(item.get_closest_marker(name) is not None for name in _DECIDED_WHEN_REACHED):
         return False
@@ -66,14 +66,14 @@ _LATER_LINKS = frozenset({"bf_sandbox", "bf_agent", "bf_session", "bf_rollout"})
 
 
 @contextmanager
-def rollouts_in_flight(session: pytest.Session, run: Run) -> Iterator[None]:
+def rollouts_in_flight(session: pytest.Session, run: BenchSession) -> Iterator[None]:
     """Keep the engine busy with the selected items while pytest goes through them, and stop it at the end."""
     items = [item for item in session.items if isinstance(item, RolloutItem)]
     try:
         with _sigterm_interrupts():
             # A worker learns item by item what it is to run, and the controller has checked that it can.
             if items and _will_run(session) and not run.is_worker:
-                with no_collection():
+                with gc_paused():
                     _check(run, items)
                     # Almost all of the package has been imported by now, and stays.
                     gc.freeze()
@@ -85,17 +85,17 @@ def rollouts_in_flight(session: pytest.Session, run: Run) -> Iterator[None]:
             _settle_memory()
 
 
-def result_for(run: Run, request: pytest.FixtureRequest) -> RolloutResult:
+def result_for(run: BenchSession, request: pytest.FixtureRequest) -> RolloutResult:
     """Wait for the node's rollout, or run it now, and keep its result with the node."""
     node = request.node
     future = run.futures.pop(node.nodeid, None)
     if future is not None:
-        with short_errors():
+        with as_pytest_outcome():
             result = future.result()
     elif later := overridden(node) & _LATER_LINKS:
         if "bf_session" in later:
             request.getfixturevalue("bf_session")  # the session it leaves open is the one that the agent works in
-        rollout = OnEngine.unwrap(request.getfixturevalue("bf_rollout"))
+        rollout = EngineProxy.unwrap(request.getfixturevalue("bf_rollout"))
         result = run.wait(rollout.finish())
     else:
         task, config = request.getfixturevalue("bf_task"), request.getfixturevalue("bf_config")
@@ -116,7 +116,7 @@ def _will_run(session: pytest.Session) -> bool:
     return not (stopped or option.collectonly or getattr(option, "setupplan", False))
 
 
-def _check(run: Run, items: list[RolloutItem]) -> None:
+def _check(run: BenchSession, items: list[RolloutItem]) -> None:
     """Say once, not once per item, that nothing can run here."""
     from pytest_benchflow.plugin.preflight import refuse_missing
 
@@ -127,9 +127,9 @@ def _check(run: Run, items: list[RolloutItem]) -> None:
         raise pytest.UsageError(str(error)) from None
 
 
-def _submit(run: Run, items: list[RolloutItem]) -> None:
+def _submit(run: BenchSession, items: list[RolloutItem]) -> None:
     for item in items:
-        if may_run_ahead(item):
+        if can_start_early(item):
             run.futures[item.nodeid] = run.engine.submit(partial(run.rollout_of, item))
 
 
@@ -151,7 +151,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt("SIGTERM")
 
 
-def refuse_unjudgeable(result: RolloutResult) -> None:
+def require_reward(result: RolloutResult) -> None:
     """Skip or error a rollout that gave no reward; the call phase is for rewards only."""
     if result.skipped is not None:
         pytest.skip(result.skipped)

@@ -23,7 +23,7 @@ import pytest
 from pytest_benchflow.core.errors import UsageError
 from pytest_benchflow.plugin.items import Cell, SceneChoice, cells
 from pytest_benchflow.plugin.settings import AgentChoice, Settings, default_concurrency, job_name, read_settings
-from pytest_benchflow.plugin.stash import blamed, given, short_errors
+from pytest_benchflow.plugin.stash import as_pytest_outcome, attribute_errors_to, expect_type
 
 if TYPE_CHECKING:
     from pytest_benchflow.agents import AgentRegistry
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class OnEngine:
+class EngineProxy:
     """Forward to an object; its coroutine methods run on the engine's loop and can be awaited on any other."""
 
     def __init__(self, target: object, engine: Engine) -> None:
@@ -52,7 +52,7 @@ class OnEngine:
     @staticmethod
     def unwrap(target: T) -> T:
         """Return the object itself, which only code on the engine's loop may await."""
-        return cast("T", target._bf_target) if isinstance(target, OnEngine) else target
+        return cast("T", target._bf_target) if isinstance(target, EngineProxy) else target
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._bf_target, name)
@@ -82,7 +82,7 @@ def job_of(config: pytest.Config) -> tuple[str, str]:
     return config.stash[_JOB]
 
 
-class Run:
+class BenchSession:
     """Settings, registries, the engine and the job of one process; under xdist every worker has its own."""
 
     def __init__(self, config: pytest.Config) -> None:
@@ -268,12 +268,12 @@ class Run:
 
     def wait(self, coroutine: Coroutine[object, object, T]) -> T:
         """Run a coroutine on the engine; what goes wrong becomes a short pytest error or skip."""
-        with short_errors():
+        with as_pytest_outcome():
             return self.engine.call(coroutine)
 
     def reachable(self, target: T) -> T:
         """Return a stand-in for an object of the engine's loop that a test on any loop can await."""
-        return OnEngine.wrap(target, self.engine)
+        return EngineProxy.wrap(target, self.engine)
 
     def task_of(self, node: pytest.Item) -> Task:
         """Return the task of a collected item, or the one that a test's `bf_task` marker names."""
@@ -288,7 +288,7 @@ class Run:
         from pytest_benchflow.tasks import Task
 
         changed = node.ihook.pytest_bf_modify_task(task=task)
-        return task if changed is None else given(changed, Task, "pytest_bf_modify_task", "returned")
+        return task if changed is None else expect_type(changed, Task, "pytest_bf_modify_task", "returned")
 
     def config_of(self, node: pytest.Item, task: Task) -> RolloutConfig:
         """Return the configuration of a node's rollout: markers, then the task, then the settings."""
@@ -337,7 +337,7 @@ class Run:
         decided = {*settings.given, *(name for name, value in marked.items() if value is not None)}
         config = self._with_files(config, cell, decided)
         changed = node.ihook.pytest_bf_modify_config(config=config, task=task)
-        return config if changed is None else given(changed, RolloutConfig, "pytest_bf_modify_config", "returned")
+        return config if changed is None else expect_type(changed, RolloutConfig, "pytest_bf_modify_config", "returned")
 
     def _with_files(self, config: RolloutConfig, cell: Cell | None, decided: set[str]) -> RolloutConfig:
         scene = self.scenes.get(cell.scene) if cell is not None and cell.scene is not None else None
@@ -355,7 +355,7 @@ class Run:
         from pytest_benchflow.rollout import Rollout, RolloutConfig
         from pytest_benchflow.tasks import load_task
 
-        given(config, RolloutConfig, "the configuration", "is")
+        expect_type(config, RolloutConfig, "the configuration", "is")
         config = (
             config
             if config.job_name
@@ -373,7 +373,7 @@ class Run:
         return await self.rollout(self.config_of(item, task), task)
 
     def _on_phase(self, rollout: Rollout, phase: str) -> None:
-        with blamed("pytest_bf_rollout_phase"):
+        with attribute_errors_to("pytest_bf_rollout_phase"):
             self.config.hook.pytest_bf_rollout_phase(rollout=rollout, phase=phase)
 
     def shown(self, path: str) -> str:

@@ -10,36 +10,36 @@ from typing import TYPE_CHECKING, TypeVar
 import pytest
 
 if TYPE_CHECKING:
-    from pytest_benchflow.plugin.session import Run
+    from pytest_benchflow.plugin.session import BenchSession
     from pytest_benchflow.rollout import RolloutResult  # noqa: F401 - named in a stash key
 
 
 T = TypeVar("T")
-RUN = pytest.StashKey["Run"]()
+RUN = pytest.StashKey["BenchSession"]()
 RESULT = pytest.StashKey["RolloutResult"]()
 """On an item: the result of its rollout."""
 
 
-def get_run(config: pytest.Config) -> Run:
+def get_session(config: pytest.Config) -> BenchSession:
     """Return this process's run, made on first use; bad settings are pytest's own usage error."""
     if RUN not in config.stash:
         from pytest_benchflow.core.errors import BenchflowError
-        from pytest_benchflow.plugin.session import Run
+        from pytest_benchflow.plugin.session import BenchSession
 
         try:
-            config.stash[RUN] = Run(config)
+            config.stash[RUN] = BenchSession(config)
         except BenchflowError as error:
             raise pytest.UsageError(str(error)) from None
     return config.stash[RUN]
 
 
-def existing_run(config: pytest.Config) -> Run | None:
+def existing_run(config: pytest.Config) -> BenchSession | None:
     """Return the run if anything has asked for one."""
     return config.stash.get(RUN, None)
 
 
 @contextmanager
-def short_errors() -> Iterator[None]:
+def as_pytest_outcome() -> Iterator[None]:
     """Turn our own errors into pytest's, without a traceback that tells the user nothing."""
     from pytest_benchflow.core.errors import BenchflowError, CannotRunHere
 
@@ -52,7 +52,7 @@ def short_errors() -> Iterator[None]:
 
 
 @contextmanager
-def blamed(hook: str) -> Iterator[None]:
+def attribute_errors_to(hook: str) -> Iterator[None]:
     """Say whose fault it is that a hook of the user's raised, and where; nobody else would look there."""
     from pytest_benchflow.core.errors import BenchflowError, UsageError
 
@@ -66,7 +66,7 @@ def blamed(hook: str) -> Iterator[None]:
         raise UsageError(f"{hook} raised {said} ({frame.filename}:{frame.lineno})") from error
 
 
-def given(value: object, kind: type[T], what: str, verb: str) -> T:
+def expect_type(value: object, kind: type[T], what: str, verb: str) -> T:
     """Return what a hook or a fixture of the user's gave, if it is of the kind that was asked for."""
     from pytest_benchflow.core.errors import UsageError
 

@@ -122,7 +122,7 @@ def _candidates(client: ModelClient, route: ModelRoute, sources: Sources) -> Ite
     own = client.provider == route.provider.name
     generic = client.generic.api_key
     for name in (generic, client.key_env):
-        yield _key(client.key_env, sources.given(name))
+        yield _key(client.key_env, sources.explicit_value(name))
     if own and client.credentials:
         yield _of_credentials(client, route, sources)
     else:

@@ -53,7 +53,7 @@ def find_route(client: ModelClient, asked: str | None, sources: Sources) -> Mode
     if protocol is None:
         raise _mismatch(client, provider, asked)
     usual = usual_url(provider, protocol)
-    generic = sources.given(client.generic.base_url)
+    generic = sources.explicit_value(client.generic.base_url)
     if generic is None and named is None and client.generic.base_url:
         generic = sources.look(client.generic.base_url)
     url = at_root(generic, protocol) if generic else base_url(provider, protocol, asked, sources.look)

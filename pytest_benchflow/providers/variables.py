@@ -82,7 +82,7 @@ class Sources:
         found = self.first((name,))
         return None if found is None else found[1]
 
-    def given(self, name: str | None) -> str | None:
+    def explicit_value(self, name: str | None) -> str | None:
         """Return the value of a variable that was given on purpose."""
         return self.explicit.get(name, "").strip() or None if name else None
 

@@ -40,7 +40,7 @@ from .scenes import (
 from .setup import (
     agent_spec as agent_spec,
 )
-from .stage import (
+from .step_run import (
     demand_variables as demand_variables,
 )
 from .trajectory import (

@@ -25,10 +25,10 @@ def unheeded_notes(task: Task, agents: Sequence[Agent]) -> list[str]:
 def _notes(task: Task, agents: Sequence[Agent]) -> Iterator[str]:
     if task.config.reward:
         yield "[reward] has no effect: the verifier's reward counts as it is"
-    if not all(agent.is_trusted for agent in agents):
+    if any(agent.calls_model for agent in agents):
         yield from _of_agents(task.config.environment)
     yield from _of_environment("environment", task.config.environment)
-    for verifier in (stage.verifier for stage in task.stages):
+    for verifier in (step.verifier for step in task.steps):
         if verifier.pytest_plugins:
             yield "[verifier] pytest_plugins has no effect: pytest loads the plugins that the verifier's image has"
         if verifier.expected_skills:
@@ -94,8 +94,8 @@ def _skip_windows(task: Task, backend: Backend) -> None:
 
 
 def _refuse_agents_without_network(task: Task, agents: Sequence[Agent]) -> None:
-    online = [agent.name for agent in agents if not agent.is_trusted]
-    if online and any(stage.agent_network.mode == "no-network" for stage in task.stages):
+    online = [agent.name for agent in agents if agent.calls_model]
+    if online and any(step.agent_network.mode == "no-network" for step in task.steps):
         raise UnsupportedError(
             f'{task.file}: network_mode is "no-network", and {online[0]} cannot reach its model without a network',
             advice="run oracle or nop here, or give the task a network",
@@ -104,7 +104,7 @@ def _refuse_agents_without_network(task: Task, agents: Sequence[Agent]) -> None:
 
 def _refuse_policies(task: Task, agents: Sequence[Agent]) -> None:
     """Refuse what the benchflow table asks for and nobody here would keep: scores without it mean something else."""
-    keys = (*_POLICIES, *(() if all(agent.is_trusted for agent in agents) else _POLICIES_OF_AGENTS))
+    keys = (*_POLICIES, *(_POLICIES_OF_AGENTS if any(agent.calls_model for agent in agents) else ()))
     if asked := [key for key in keys if getattr(task.config.benchflow, key)]:
         raise UnsupportedError(
             f"{task.file}: [benchflow] {', '.join(asked)}: not supported here",
@@ -135,10 +135,10 @@ def _stages(task: Task, backend: Backend) -> Iterator[str]:
     baseline = task.config.environment.network_mode
     if not can.compose and (file := compose_file(task.environment_dir)) is not None:
         yield f"environment/{file.name}"
-    for stage in task.stages:
-        verifier = stage.verifier
-        if stage.agent_network.mode != baseline:
-            yield f'[agent] network_mode = "{stage.agent_network.mode}" beside "{baseline}" of the environment'
+    for step in task.steps:
+        verifier = step.verifier
+        if step.agent_network.mode != baseline:
+            yield f'[agent] network_mode = "{step.agent_network.mode}" beside "{baseline}" of the environment'
         if verifier.type != "test-script":
             yield f'[verifier] type = "{verifier.type}"'
         if verifier.strategy is not None and verifier.strategy.type != "script":
@@ -166,12 +166,12 @@ def _users(task: Task, can: Capabilities) -> Iterator[str]:
     """Name the users that a sandbox where only root exists does not have."""
     if can.users:
         return
-    for stage in task.stages:
-        if stage.agent_user not in _ROOT:
+    for step in task.steps:
+        if step.agent_user not in _ROOT:
             yield "[agent] user"
-        if stage.verifier.user not in _ROOT:
+        if step.verifier.user not in _ROOT:
             yield "[verifier] user"
-        if any(hook.user not in _ROOT for hook in stage.verifier.collect):
+        if any(hook.user not in _ROOT for hook in step.verifier.collect):
             yield "[[verifier.collect]] user"
 
 

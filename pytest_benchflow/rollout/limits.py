@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from pytest_benchflow.rollout.config import RolloutConfig
     from pytest_benchflow.rollout.scenes import Role, Scene
-    from pytest_benchflow.tasks import EnvironmentConfig, Stage, Task
+    from pytest_benchflow.tasks import EnvironmentConfig, Task, TaskStep
 
 
 def reaches(rewards: Mapping[str, float], minimum: float | Mapping[str, float] | None) -> bool:
@@ -32,36 +32,36 @@ UNLIMITED_AGENT_SEC = 24 * 3600.0
 _MARGIN_SEC = 1800.0
 
 
-def agent_limit(stage: Stage, config: RolloutConfig) -> float | None:
-    """Return the seconds the agent has in a stage, None for no limit."""
-    limit = stage.agent_timeout_sec if config.timeout is None else config.timeout
+def agent_limit(step: TaskStep, config: RolloutConfig) -> float | None:
+    """Return the seconds the agent has in a step, None for no limit."""
+    limit = step.agent_timeout_sec if config.timeout is None else config.timeout
     return None if limit is None else limit * config.timeout_multiplier
 
 
-def prompt_limit(role: Role, task: Task, stage: Stage, config: RolloutConfig) -> float | None:
+def prompt_limit(role: Role, task: Task, step: TaskStep, config: RolloutConfig) -> float | None:
     """Return the seconds one prompt to a role may take: its own, the solution's for the oracle, else the agent's."""
     own = role.timeout_sec
     if own is None and config.timeout is None and role.agent == "oracle":
         own = task.config.solution.timeout_sec
-    return agent_limit(stage, config) if own is None else own * config.timeout_multiplier
+    return agent_limit(step, config) if own is None else own * config.timeout_multiplier
 
 
-def verifier_limit(stage: Stage, config: RolloutConfig) -> float:
+def verifier_limit(step: TaskStep, config: RolloutConfig) -> float:
     """Return the seconds the verifier has."""
-    return stage.verifier.timeout_sec * config.timeout_multiplier
+    return step.verifier.timeout_sec * config.timeout_multiplier
 
 
 def hard_deadline(task: Task, config: RolloutConfig, scenes: Sequence[Scene], rounds: int | None) -> float:
     """Return the seconds after which something is wrong with the rollout itself; `rounds` are those with a user."""
     total = _start_limit(task.config.environment, config) + config.sandbox_setup_timeout + _MARGIN_SEC
     roles = [scene.role(turn.role) for scene in scenes for turn in scene.effective_turns]
-    for stage in task.stages:
-        verify = verifier_limit(stage, config)
-        prompts = [prompt_limit(role, task, stage, config) or UNLIMITED_AGENT_SEC for role in roles]
+    for step in task.steps:
+        verify = verifier_limit(step, config)
+        prompts = [prompt_limit(role, task, step, config) or UNLIMITED_AGENT_SEC for role in roles]
         total += verify + (sum(prompts) if rounds is None else rounds * (max(prompts) + verify))
-        total += sum(hook.timeout_sec for hook in stage.verifier.collect)
-        if stage.verifier.mode == "separate":
-            total += _start_limit(stage.verifier.environment or task.config.environment, config)
+        total += sum(hook.timeout_sec for hook in step.verifier.collect)
+        if step.verifier.mode == "separate":
+            total += _start_limit(step.verifier.environment or task.config.environment, config)
     return total
 
 

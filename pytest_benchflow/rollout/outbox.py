@@ -13,7 +13,7 @@ from pytest_benchflow.core.errors import SandboxError
 from pytest_benchflow.core.text import one_line, printable
 
 if TYPE_CHECKING:
-    from pytest_benchflow.rollout.recorder import Record
+    from pytest_benchflow.rollout.recorder import Recorder
     from pytest_benchflow.rollout.scenes import PlannedTurn
     from pytest_benchflow.sandboxes import Sandbox
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 class Letters:
     """Does nothing for scenes that did not ask for an outbox."""
 
-    def __init__(self, sandbox: Sandbox, record: Record) -> None:
+    def __init__(self, sandbox: Sandbox, recorder: Recorder) -> None:
         self._sandbox = sandbox
-        self._record = record
+        self._record = recorder
         self._mailbox = Mailbox()
         self._scene: int | None = None
 

@@ -27,11 +27,11 @@ from pytest_benchflow.rollout.trajectory import (
     write_json,
     write_text,
 )
-from pytest_benchflow.verify import headline
+from pytest_benchflow.verify import primary_reward
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout.config import RolloutConfig
-    from pytest_benchflow.rollout.stage import StageRun
+    from pytest_benchflow.rollout.step_run import StepRun
     from pytest_benchflow.sandboxes import Sandbox
     from pytest_benchflow.tasks import Task
     from pytest_benchflow.verify import Checks
@@ -43,76 +43,76 @@ _SHOWN_FILES = 5
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 
 
-def describe(error: BaseException, record: Record) -> ErrorInfo:
+def describe(error: BaseException, recorder: Recorder) -> ErrorInfo:
     """Describe what ended a rollout; of what nobody foresaw the traceback is kept."""
     if isinstance(error, OSError) and error.errno in _NO_ROOM:
         advice = "make room, or choose another --bf-jobs-dir"
         error = BenchflowError(f"results cannot be written: {error.strerror}", advice=advice)
     if not isinstance(error, BenchflowError):
-        if record.directory is not None:
+        if recorder.directory is not None:
             with suppress(OSError):
-                write_text(record.directory / "exception.txt", "".join(traceback.format_exception(error)))
+                write_text(recorder.directory / "exception.txt", "".join(traceback.format_exception(error)))
         error = BenchflowError(f"{type(error).__name__}: {error}", advice="a bug in the harness; see exception.txt")
-    return ErrorInfo.of(error, record.phase)
+    return ErrorInfo.of(error, recorder.phase)
 
 
-def write_result(record: Record) -> RolloutResult:
+def write_result(recorder: Recorder) -> RolloutResult:
     """Write the result and return it; that it cannot be written is the result then."""
     try:
-        return record.write()
+        return recorder.write()
     except OSError as error:
-        record.error = record.error or describe(error, record)
-        return record.result()
+        recorder.error = recorder.error or describe(error, recorder)
+        return recorder.result()
 
 
-def write_sandbox_facts(record: Record, sandbox: Sandbox) -> None:
+def write_sandbox_facts(recorder: Recorder, sandbox: Sandbox) -> None:
     """Write `sandbox.json`, so that what a killed run leaves can be found."""
-    assert record.directory is not None  # setup() made it
-    facts = {"sandbox": record.sandbox, "id": sandbox.id, "workdir": sandbox.workdir}
-    write_json(record.directory / "sandbox.json", {**facts, "notes": [*sandbox.notes]})
+    assert recorder.directory is not None  # setup() made it
+    facts = {"sandbox": recorder.sandbox, "id": sandbox.id, "workdir": sandbox.workdir}
+    write_json(recorder.directory / "sandbox.json", {**facts, "notes": [*sandbox.notes]})
 
 
-async def recover(work: StageRun) -> None:
+async def recover(work: StepRun) -> None:
     """Keep the logs and artifacts of agents whose rollout broke, as far as they can still be had."""
     with suppress(Exception):
         async with asyncio.timeout(_RECOVER_TIMEOUT_SEC):
             await work.recover()
 
 
-async def end_sandbox(record: Record, sandbox: Sandbox, *, may_keep: bool) -> None:
+async def end_sandbox(recorder: Recorder, sandbox: Sandbox, *, may_keep: bool) -> None:
     """Stop the sandbox, unless it is to be kept; one that cannot outlive its runner leaves its workspace."""
-    keep = may_keep and record.config.keeps_sandbox(passed=record.result().passed)
-    if keep and not sandbox.capabilities.keeps:
-        await _keep_workspace(record, sandbox)
+    keep = may_keep and recorder.config.keeps_sandbox(passed=recorder.result().passed)
+    if keep and not sandbox.capabilities.survives_runner:
+        await _keep_workspace(recorder, sandbox)
     await sandbox.stop(delete=not keep)
-    record.notes += [note for note in sandbox.notes if note not in record.notes]
+    recorder.notes += [note for note in sandbox.notes if note not in recorder.notes]
     if keep:
-        write_sandbox_facts(record, sandbox)
+        write_sandbox_facts(recorder, sandbox)
 
 
-def mask_secrets(record: Record) -> None:
+def mask_secrets(recorder: Recorder) -> None:
     """Look once more for secrets in everything that was written, and mask what is found."""
-    if record.directory is not None and (found := record.redactor.scrub(record.directory)):
+    if recorder.directory is not None and (found := recorder.redactor.scrub(recorder.directory)):
         more = f" and {len(found) - _SHOWN_FILES} more" if len(found) > _SHOWN_FILES else ""
-        record.notes.append(f"a secret was masked in {', '.join(found[:_SHOWN_FILES])}{more}")
+        recorder.notes.append(f"a secret was masked in {', '.join(found[:_SHOWN_FILES])}{more}")
 
 
-async def _keep_workspace(record: Record, sandbox: Sandbox) -> None:
-    assert record.directory is not None  # setup() made it
-    where = f"{record.sandbox} sandboxes end with their rollout"
+async def _keep_workspace(recorder: Recorder, sandbox: Sandbox) -> None:
+    assert recorder.directory is not None  # setup() made it
+    where = f"{recorder.sandbox} sandboxes end with their rollout"
     try:
         async with asyncio.timeout(STOP_TIMEOUT_SEC / 2):
-            await sandbox.download_dir(sandbox.workdir, record.directory / "workspace")
+            await sandbox.download_dir(sandbox.workdir, recorder.directory / "workspace")
     except (BenchflowError, OSError) as error:
-        record.notes.append(f"{where}, and {sandbox.workdir} could not be copied: {error}")
+        recorder.notes.append(f"{where}, and {sandbox.workdir} could not be copied: {error}")
     else:
-        record.notes.append(f"{where}: {sandbox.workdir} is kept as workspace/ beside its result.json")
+        recorder.notes.append(f"{where}: {sandbox.workdir} is kept as workspace/ beside its result.json")
 
 
 N = TypeVar("N", int, float)
 
 
-class Record:
+class Recorder:
     """Collects the facts of one rollout; `result()` may be taken at any time."""
 
     def __init__(self, config: RolloutConfig, task: Task) -> None:
@@ -239,7 +239,7 @@ class Record:
             sandbox=self.sandbox,
             threshold=self.config.threshold,
             rewards=None if self.error else self.rewards,
-            reward=headline(self.rewards) if self.rewards and not self.error else None,
+            reward=primary_reward(self.rewards) if self.rewards and not self.error else None,
             error=self.error and self.error.model_copy(update={"message": redact(self.error.message)}),
             skipped=self.skipped,
             agent_outcome=self.outcome,

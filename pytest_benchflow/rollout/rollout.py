@@ -19,7 +19,7 @@ from pytest_benchflow.rollout.limits import combine, hard_deadline, reaches
 from pytest_benchflow.rollout.outbox import Letters
 from pytest_benchflow.rollout.recorder import (
     STOP_TIMEOUT_SEC,
-    Record,
+    Recorder,
     describe,
     end_sandbox,
     mask_secrets,
@@ -29,7 +29,7 @@ from pytest_benchflow.rollout.recorder import (
 )
 from pytest_benchflow.rollout.resources import Resources
 from pytest_benchflow.rollout.result import RolloutResult, StepResult
-from pytest_benchflow.rollout.roles import Cast
+from pytest_benchflow.rollout.roles import RoleAgents
 from pytest_benchflow.rollout.scenes import (
     PlannedTurn,
     Role,
@@ -39,7 +39,7 @@ from pytest_benchflow.rollout.scenes import (
     plan_turns,
     session_key,
 )
-from pytest_benchflow.rollout.sessions import Dialogue, Executed, may_go_on
+from pytest_benchflow.rollout.sessions import AgentSessions, Executed, may_go_on
 from pytest_benchflow.rollout.setup import (
     agent_spec,
     check_services,
@@ -50,16 +50,16 @@ from pytest_benchflow.rollout.setup import (
     secrets_handed_out,
     wait_until_healthy,
 )
-from pytest_benchflow.rollout.stage import StageRun, demand_variables
+from pytest_benchflow.rollout.step_run import StepRun, demand_variables
 from pytest_benchflow.rollout.trajectory import write_json
-from pytest_benchflow.rollout.user_loop import Conversation, SoftVerification, softly_verified
+from pytest_benchflow.rollout.user_loop import SoftVerification, UserLoop, softly_verified
 from pytest_benchflow.sandboxes import SandboxRegistry
 from pytest_benchflow.services import start_services
 from pytest_benchflow.tasks import load_task
 
 if TYPE_CHECKING:
     from pytest_benchflow.sandboxes import Sandbox
-    from pytest_benchflow.tasks import Stage, Task
+    from pytest_benchflow.tasks import Task, TaskStep
 
 
 class Rollout:
@@ -78,17 +78,17 @@ class Rollout:
     ) -> None:
         self.config = config
         self.task = task
-        self.record = Record(config, task)
+        self.recorder = Recorder(config, task)
         self._resources = resources
         self._on_phase = on_phase
         self._scenes = _scenes_of(config, task)
-        self._conversation = Conversation.of(config, self._scenes)
-        self._cast = Cast(config, resources.agents, task)
+        self._user_loop = UserLoop.of(config, self._scenes)
+        self._role_agents = RoleAgents(config, resources.agents, task)
         self.agent: Agent = resources.agents.get(self._first_role.agent)
-        self.record.agent, self.record.model = self.agent.name, self._first_role.model
+        self.recorder.agent, self.recorder.model = self.agent.name, self._first_role.model
         self._services = resources.services.all_of(config.services)
-        self._work: StageRun | None = None
-        self._talk: Dialogue | None = None
+        self._work: StepRun | None = None
+        self._sessions: AgentSessions | None = None
         self._n_soft = 0
         self._started = False
         self._ready = False
@@ -109,7 +109,7 @@ class Rollout:
     @property
     def sandbox(self) -> Sandbox:
         """The agent's sandbox."""
-        return self._stage().sandbox
+        return self._step().sandbox
 
     @property
     def env(self) -> Sandbox:
@@ -119,7 +119,7 @@ class Rollout:
     @property
     def result(self) -> RolloutResult:
         """The result as far as it is known."""
-        return self.record.result()
+        return self.recorder.result()
 
     async def run(self) -> RolloutResult:
         """Do all phases and return the result; only cancellation gets out, every failure is in the result."""
@@ -130,13 +130,13 @@ class Rollout:
             await self.setup()
             await self.start()
             await self.install_agent()
-            await self._run_stages()
+            await self._run_steps()
 
         return await self._guarded(everything())
 
     async def finish(self) -> RolloutResult:
         """Do what is left of a rollout whose agent is installed, and return the result as `run()` does."""
-        return await self._guarded(self._run_stages())
+        return await self._guarded(self._run_steps())
 
     async def setup(self) -> None:
         """Check everything that can be checked without cost, and make the result directory."""
@@ -144,33 +144,39 @@ class Rollout:
             raise UsageError("the rollout is set up already", advice="make a new one for another run")
         with self._phase("setup"):
             plan_turns(self._scenes, base_prompt="")
-            self._cast.call(role for scene in self._scenes for role in scene.roles)
-            self.record.redactor.add(self._cast.secrets | secrets_handed_out(self.task, self.config, os.environ))
+            self._role_agents.require(role for scene in self._scenes for role in scene.roles)
+            self.recorder.redactor.add(
+                self._role_agents.secrets | secrets_handed_out(self.task, self.config, os.environ)
+            )
             backend = await self._resources.backend(self.config.sandbox)
-            self.record.sandbox = backend.name
-            refuse_unsupported(self.task, backend, self._cast.agents)
+            self.recorder.sandbox = backend.name
+            refuse_unsupported(self.task, backend, self._role_agents.agents)
             refuse_document_user(self.task, self.config)
             demand_variables(self.task)
-            directory = self.record.make_directory(self.config.jobs_dir / (self.config.job_name or ""))
-            self.record.digest = await self._resources.digest(self.task)
-            facts = {"rollout_name": self.record.name, "task_name": self.task.name, "task_digest": self.record.digest}
+            directory = self.recorder.make_directory(self.config.jobs_dir / (self.config.job_name or ""))
+            self.recorder.digest = await self._resources.digest(self.task)
+            facts = {
+                "rollout_name": self.recorder.name,
+                "task_name": self.task.name,
+                "task_digest": self.recorder.digest,
+            }
             write_json(directory / "config.json", {**facts, **self.config.public(), "sandbox": backend.name})
-            self.record.notes += [*override_notes(self.task, self.config, backend), *self._cast.notes]
-            self.record.notes += unheeded_notes(self.task, self._cast.agents)
+            self.recorder.notes += [*override_notes(self.task, self.config, backend), *self._role_agents.notes]
+            self.recorder.notes += unheeded_notes(self.task, self._role_agents.agents)
             self.task = await self._resources.prepared(self.task, self.config)
-            mounts = await self._cast.provide(directory / "agent")
-            sandbox = backend.create(agent_spec(self.task, self.config, self.record.name, mounts))
-            self._work = StageRun(self.config, self.task, self.task.stages[0], self.record, backend, sandbox)
+            mounts = await self._role_agents.prepare_on_host(directory / "agent")
+            sandbox = backend.create(agent_spec(self.task, self.config, self.recorder.name, mounts))
+            self._work = StepRun(self.config, self.task, self.task.steps[0], self.recorder, backend, sandbox)
 
     async def start(self) -> None:
         """Start the sandbox and bring it to where an agent can begin."""
-        work = self._stage()
+        work = self._step()
         environment = self.task.config.environment
         with self._phase("start"):
             await work.sandbox.start()
             self._started = True
-            self.record.notes += work.sandbox.notes
-            write_sandbox_facts(self.record, work.sandbox)
+            self.recorder.notes += work.sandbox.notes
+            write_sandbox_facts(self.recorder, work.sandbox)
             check_services(work.sandbox, self.task)
             await put_uploads(work.sandbox, self.config.uploads)
             where = f"{self.task.file}: [environment.setup_commands.env]"
@@ -186,8 +192,8 @@ class Rollout:
         if not self._started:
             raise UsageError("the sandbox is not up yet", advice="await start() first")
         with self._phase("install_agent"):
-            self._talk = Dialogue(self._stage(), self._cast, self.task)
-            await self._talk.install()
+            self._sessions = AgentSessions(self._step(), self._role_agents, self.task)
+            await self._sessions.install()
             self._ready = True
 
     async def connect(self) -> Session:
@@ -198,9 +204,9 @@ class Rollout:
         self, role: Role | str, *, scene: str | None = None, skills_dir: str | Path | None = None
     ) -> Session:
         """Open a session for a role, in place of the one that is open."""
-        talk = self._agents_ready()
+        sessions = self._agents_ready()
         with self._phase("connect"):
-            return await talk.connect(self._role(role) if isinstance(role, str) else role, scene, skills_dir)
+            return await sessions.connect(self._role(role) if isinstance(role, str) else role, scene, skills_dir)
 
     async def connect_for(self, turn: PlannedTurn) -> Session:
         """Open a session for the role of a turn, with what the scene gives it."""
@@ -209,34 +215,34 @@ class Rollout:
 
     async def execute(self, prompts: str | Sequence[str | None] | None = None) -> Executed:
         """Send prompts, the task's own by default, on the open session or a new one; the first bad end stops it."""
-        talk = self._agents_ready()
+        sessions = self._agents_ready()
         texts = [prompts] if prompts is None or isinstance(prompts, str) else [*prompts]
         if not texts:
             raise UsageError("execute([]) has no prompt", advice="pass None for the task's own")
-        if not talk.is_open:
+        if not sessions.is_open:
             await self.connect()
-        since = self.record.n_events
+        since = self.recorder.n_events
         results = []
         with self._phase("execute"):
             for text in texts:
-                results.append(await talk.prompt(self._stage().stage.instruction if text is None else text))
+                results.append(await sessions.prompt(self._step().step.instruction if text is None else text))
                 if not may_go_on(results[-1]):
                     break
-        return Executed(tuple(results), self.record.events(since))
+        return Executed(tuple(results), self.recorder.events(since))
 
     async def disconnect(self) -> None:
         """End the session, if one is open."""
-        if self._talk is not None:
-            await self._talk.disconnect()
+        if self._sessions is not None:
+            await self._sessions.disconnect()
 
     async def verify(self) -> dict[str, float]:
-        """End the agents, run the hidden tests of the current stage and return the rewards."""
-        talk = self._agents_ready()
-        await talk.end()
+        """End the agents, run the hidden tests of the current step and return the rewards."""
+        sessions = self._agents_ready()
+        await sessions.end()
         with self._phase("verify"):
-            verified = await self._stage().verify()
-        self.record.checks = verified.checks
-        self.record.rewards = verified.rewards
+            verified = await self._step().verify()
+        self.recorder.checks = verified.checks
+        self.recorder.rewards = verified.rewards
         return verified.rewards
 
     async def soft_verify(self) -> tuple[dict[str, float] | None, str | None, str | None]:
@@ -246,11 +252,11 @@ class Rollout:
 
     async def soft_verification(self) -> SoftVerification:
         """Run the hidden tests between two rounds, in the same way as at the end; nothing of them stays."""
-        talk = self._agents_ready()
-        await talk.end()
+        sessions = self._agents_ready()
+        await sessions.end()
         with self._phase("soft_verify"):
             self._n_soft += 1
-            return await softly_verified(self._stage(), self._stage().output / "rounds" / str(self._n_soft))
+            return await softly_verified(self._step(), self._step().output / "rounds" / str(self._n_soft))
 
     async def cleanup(self) -> None:
         """Stop what is still up and write the result; idempotent, and done to its end even when cancelled."""
@@ -265,7 +271,7 @@ class Rollout:
             raise
 
     async def _guarded(self, work: Coroutine[object, object, None]) -> RolloutResult:
-        rounds = None if self._conversation is None else self._conversation.max_rounds
+        rounds = None if self._user_loop is None else self._user_loop.max_rounds
         limit = hard_deadline(self.task, self.config, self._scenes, rounds)
         deadline = asyncio.timeout(limit)
         try:
@@ -282,64 +288,65 @@ class Rollout:
             raise
         # Before the clean-up: what was paid for is on disk whatever happens to the sandbox.
         try:
-            result, n_notes = write_result(self.record), len(self.record.notes)
+            result, n_notes = write_result(self.recorder), len(self.recorder.notes)
         finally:
             await self.cleanup()
-        return result if len(self.record.notes) == n_notes else write_result(self.record)
+        return result if len(self.recorder.notes) == n_notes else write_result(self.recorder)
 
-    async def _run_stages(self) -> None:
+    async def _run_steps(self) -> None:
         rewards: list[dict[str, float]] = []
-        for stage in self.task.stages:
-            await self._enter(stage)
-            await self._play(stage)
+        for step in self.task.steps:
+            await self._enter(step)
+            await self._play(step)
             if self.config.skip_verify:
                 await self._agents_ready().end()
                 continue
             rewards.append(await self.verify())
-            if stage.name is not None:
-                step = StepResult(name=stage.name, rewards=rewards[-1], agent_outcome=self.record.outcome)
-                self.record.steps.append(step)
-            if not reaches(rewards[-1], stage.min_reward):
+            if step.name is not None:
+                self.recorder.steps.append(
+                    StepResult(name=step.name, rewards=rewards[-1], agent_outcome=self.recorder.outcome)
+                )
+            if not reaches(rewards[-1], step.min_reward):
                 break
-        if len(self.task.stages) > 1 and rewards:
-            self.record.rewards = combine(rewards, self.task.config.multi_step_reward_strategy)
+        if len(self.task.steps) > 1 and rewards:
+            self.recorder.rewards = combine(rewards, self.task.config.multi_step_reward_strategy)
 
-    async def _enter(self, stage: Stage) -> None:
-        """Go on to a stage; the first one was prepared when the sandbox started."""
-        work = self._stage()
-        if stage is not work.stage:
+    async def _enter(self, step: TaskStep) -> None:
+        """Go on to a step; the first one was prepared when the sandbox started."""
+        work = self._step()
+        if step is not work.step:
             with self._phase("start"):
-                work.stage = stage
+                work.step = step
                 await work.prepare()
-                if stage.workdir_dir is not None:
+                if step.workdir_dir is not None:
                     await self._agents_ready().hand_over()
 
-    def _stage(self) -> StageRun:
+    def _step(self) -> StepRun:
         if self._work is None:
             raise UsageError("the rollout has no sandbox yet", advice="await setup() first")
         return self._work
 
-    async def _play(self, stage: Stage) -> None:
-        """Let the agents work on a stage: turn by turn, or round by round with a user."""
-        turns = self._turns(stage)
-        if self._conversation is not None:
-            await self._conversation.hold(self, stage, turns)
+    async def _play(self, step: TaskStep) -> None:
+        """Let the agents work on a step: turn by turn, or round by round with a user."""
+        turns = self._turns(step)
+        if self._user_loop is not None:
+            await self._user_loop.hold(self, step, turns)
             return
-        talk, letters = self._agents_ready(), Letters(self.sandbox, self.record)
+        sessions, letters = self._agents_ready(), Letters(self.sandbox, self.recorder)
         last: PlannedTurn | None = None
         for turn in turns:
-            if not talk.is_open_for(turn.role) if last is None else session_key(last) != session_key(turn):
+            if not sessions.is_open_for(turn.role) if last is None else session_key(last) != session_key(turn):
                 await self.connect_for(turn)
             done = await self.execute(await letters.deliver(turn))
-            await letters.collect(turn, talk.user)
+            await letters.collect(turn, sessions.user)
             if not may_go_on(done.results[-1]):
                 break
             last = turn
 
-    def _turns(self, stage: Stage) -> tuple[PlannedTurn, ...]:
+    def _turns(self, step: TaskStep) -> tuple[PlannedTurn, ...]:
         document = self.task.document
         prompt_for = document_prompts(document) if document is not None and not self.config.scenes else None
-        return plan_turns(self._scenes, base_prompt=stage.instruction, prompt_for=prompt_for)
+        return plan_turns(self._scenes, base_prompt=step.instruction, prompt_for=prompt_for)
 
     @property
     def _first_role(self) -> Role:
@@ -349,10 +356,10 @@ class Rollout:
         known = {role.name: role for scene in self._scenes for role in scene.roles}
         return known[name] if name in known else self._scenes[0].role(name)
 
-    def _agents_ready(self) -> Dialogue:
-        if self._talk is None or not self._ready:
+    def _agents_ready(self) -> AgentSessions:
+        if self._sessions is None or not self._ready:
             raise UsageError("the agent is not installed yet", advice="await install_agent() first")
-        return self._talk
+        return self._sessions
 
     @contextmanager
     def _phase(self, phase: str) -> Iterator[None]:
@@ -360,32 +367,32 @@ class Rollout:
             raise UsageError("the rollout has ended", advice="make a new one")
         if self._on_phase is not None:
             self._on_phase(self, phase)
-        with self.record.in_phase(phase):
+        with self.recorder.in_phase(phase):
             yield
 
     def _failed(self, error: BaseException) -> None:
         if isinstance(error, CannotRunHere):
-            self.record.skipped = str(error)
+            self.recorder.skipped = str(error)
         else:
-            self.record.error = describe(error, self.record)
+            self.recorder.error = describe(error, self.recorder)
 
     async def _clean_up(self) -> None:
         try:
             async with asyncio.timeout(STOP_TIMEOUT_SEC):
                 await self.disconnect()
                 if self._work is not None:
-                    if self._ready and self.record.error is not None and not self._interrupted:
+                    if self._ready and self.recorder.error is not None and not self._interrupted:
                         await recover(self._work)
                     await self._work.stop()
                     keep = self._started and not self._interrupted
-                    await end_sandbox(self.record, self._work.sandbox, may_keep=keep)
+                    await end_sandbox(self.recorder, self._work.sandbox, may_keep=keep)
         except Exception as error:
-            self.record.notes.append(f"cleanup: {error}")
+            self.recorder.notes.append(f"cleanup: {error}")
         if self._owns_resources:
             await self._resources.aclose()
-        mask_secrets(self.record)
-        if not self.record.is_written:
-            write_result(self.record)
+        mask_secrets(self.recorder)
+        if not self.recorder.is_written:
+            write_result(self.recorder)
 
 
 def _scenes_of(config: RolloutConfig, task: Task) -> tuple[Scene, ...]:

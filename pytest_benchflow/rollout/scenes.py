@@ -260,7 +260,7 @@ def document_scenes(
     return tuple(
         Scene(
             scene.name,
-            [role(name) for name in _cast(scene, config.agents.roles)],
+            [role(name) for name in _role_agents(scene, config.agents.roles)],
             [Turn(turn.role, turn.prompt) for turn in scene.turns],
             scene.skills_dir,
         )
@@ -300,5 +300,5 @@ def _role(name: str, given: RoleConfig, default: Role) -> Role:
     )
 
 
-def _cast(scene: SceneConfig, known: dict[str, RoleConfig]) -> list[str]:
+def _role_agents(scene: SceneConfig, known: dict[str, RoleConfig]) -> list[str]:
     return list(scene.roles or dict.fromkeys(turn.role for turn in scene.turns) or known)

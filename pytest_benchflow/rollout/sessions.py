@@ -18,11 +18,11 @@ from pytest_benchflow.rollout.sandbox_user import (
     existing_user,
     kill_processes,
 )
-from pytest_benchflow.rollout.stage import StageRun
+from pytest_benchflow.rollout.step_run import StepRun
 from pytest_benchflow.skills import deploy_skills, withdraw_skills
 
 if TYPE_CHECKING:
-    from pytest_benchflow.rollout.roles import Cast, Part
+    from pytest_benchflow.rollout.roles import RoleAgent, RoleAgents
     from pytest_benchflow.rollout.scenes import Role
     from pytest_benchflow.tasks import Task
 
@@ -58,17 +58,17 @@ class Executed:
         return iter((self.trajectory, self.n_tool_calls))
 
 
-class Dialogue:
+class AgentSessions:
     """Opens sessions for roles in one sandbox and sends them prompts."""
 
-    def __init__(self, work: StageRun, cast: Cast, task: Task) -> None:
+    def __init__(self, work: StepRun, role_agents: RoleAgents, task: Task) -> None:
         self._work = work
-        self._cast = cast
+        self._role_agents = role_agents
         self._task = task
         self._users: dict[bool, SandboxUser] = {}
-        self._installed: dict[tuple[str, str], Part] = {}
+        self._installed: dict[tuple[str, str], RoleAgent] = {}
         self._session: Session | None = None
-        self._part: Part | None = None
+        self._role_agent: RoleAgent | None = None
         self._user_name: str | int | None = None
         self._scene: str | None = None
         self._skill_places: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ class Dialogue:
 
     def is_open_for(self, role: Role) -> bool:
         """Whether the open session is a role's."""
-        return self._session is not None and self._part is not None and self._part.role == role
+        return self._session is not None and self._role_agent is not None and self._role_agent.role == role
 
     @property
     def user(self) -> str | int | None:
@@ -90,38 +90,38 @@ class Dialogue:
 
     async def install(self) -> None:
         """Make the users and every agent ready in the sandbox."""
-        for agent in self._cast.agents:
-            part = next(part for part in self._cast.parts if part.agent is agent)
-            await self._install(part)
+        for agent in self._role_agents.agents:
+            role_agent = next(role_agent for role_agent in self._role_agents.all if role_agent.agent is agent)
+            await self._install(role_agent)
 
     async def connect(self, role: Role, scene: str | None = None, skills_dir: str | Path | None = None) -> Session:
         """Open a session for a role, in place of the one that is open."""
         await self.disconnect()
-        part = self._cast.part(role)
-        self._work.record.redactor.add(part.access.secrets)
-        self._scene, self._part = scene, part
-        context = await self._install(part)
+        role_agent = self._role_agents.get(role)
+        self._work.recorder.redactor.add(role_agent.access.secrets)
+        self._scene, self._role_agent = scene, role_agent
+        context = await self._install(role_agent)
         self._user_name = context.user
-        await self._give_skills(context, part, skills_dir or role.skills_dir or self._work.config.skills_dir)
-        self._session = await part.agent.connect(context)
-        self._work.record.connected(self._session)
+        await self._give_skills(context, role_agent, skills_dir or role.skills_dir or self._work.config.skills_dir)
+        self._session = await role_agent.agent.connect(context)
+        self._work.recorder.connected(self._session)
         return self._session
 
     async def prompt(self, text: str) -> PromptResult:
         """Send one prompt on the open session."""
         assert self._session is not None
-        assert self._part is not None
+        assert self._role_agent is not None
         self._turn += 1
-        self._work.record.prompting(text)
-        limit = prompt_limit(self._part.role, self._task, self._work.stage, self._work.config)
+        self._work.recorder.prompting(text)
+        limit = prompt_limit(self._role_agent.role, self._task, self._work.step, self._work.config)
         done = await self._session.prompt(text, timeout_sec=limit)
-        self._work.record.prompted(done)
+        self._work.recorder.prompted(done)
         return done
 
     async def disconnect(self) -> None:
         """End the session, if one is open."""
         if self._session is not None:
-            session, self._session, self._part = self._session, None, None
+            session, self._session, self._role_agent = self._session, None, None
             await session.close()
 
     async def end(self) -> None:
@@ -137,16 +137,16 @@ class Dialogue:
         if user is not None and user.is_ours:
             await create_user(self._work.sandbox, str(user.name), self._work.config.sandbox_setup_timeout)
 
-    async def _install(self, part: Part) -> AgentContext:
-        user = await self._user(part)
-        context = self._context(part, user)
-        key = (part.agent.name, user.home)
-        if self._installed.get(key) is not part:
-            await part.agent.install(context)
-            self._installed[key] = part
+    async def _install(self, role_agent: RoleAgent) -> AgentContext:
+        user = await self._user(role_agent)
+        context = self._context(role_agent, user)
+        key = (role_agent.agent.name, user.home)
+        if self._installed.get(key) is not role_agent:
+            await role_agent.agent.install(context)
+            self._installed[key] = role_agent
         return context
 
-    async def _give_skills(self, context: AgentContext, part: Part, source: str | Path | None) -> None:
+    async def _give_skills(self, context: AgentContext, role_agent: RoleAgent, source: str | Path | None) -> None:
         """Link the role's skills where its agent looks, and nobody else's."""
         if self._skill_places:
             await withdraw_skills(context.sandbox, self._skill_places)
@@ -154,27 +154,27 @@ class Dialogue:
         if source is None:
             return
         at = {"$HOME": context.home, "$WORKSPACE": context.cwd}
-        places = tuple(_placed(place, at) for place in getattr(part.agent, "skill_dirs", ()))
+        places = tuple(_placed(place, at) for place in getattr(role_agent.agent, "skill_dirs", ()))
         if not places:
-            raise UsageError(f"{part.agent.name} knows no skills", advice="leave skills_dir out for this role")
+            raise UsageError(f"{role_agent.agent.name} knows no skills", advice="leave skills_dir out for this role")
         self._skill_places = places
         owner = str(context.user) if context.user is not None else "0"
-        await deploy_skills(context.sandbox, Path(source), name=part.role.name, places=places, owner=owner)
+        await deploy_skills(context.sandbox, Path(source), name=role_agent.role.name, places=places, owner=owner)
 
-    def _context(self, part: Part, user: SandboxUser) -> AgentContext:
+    def _context(self, role_agent: RoleAgent, user: SandboxUser) -> AgentContext:
         work, config = self._work, self._work.config
-        step, scene, role = work.stage.name, self._scene, part.role.name
+        step_name, scene, role_name = work.step.name, self._scene, role_agent.role.name
 
         def emit(event: Event) -> None:
-            work.record.emit(event, step=step, scene=scene, role=role, turn=self._turn)
+            work.recorder.emit(event, step=step_name, scene=scene, role=role_name, turn=self._turn)
 
-        idle = part.role.idle_timeout_sec if part.role.idle_timeout_sec is not None else config.idle_limit
+        idle = role_agent.role.idle_timeout_sec if role_agent.role.idle_timeout_sec is not None else config.idle_limit
         return AgentContext(
             sandbox=work.sandbox,
             task=self._task,
-            stage=work.stage,
-            request=part.request,
-            access=part.access,
+            step=work.step,
+            request=role_agent.request,
+            access=role_agent.access,
             user=user.name,
             home=user.home,
             cwd=work.sandbox.workdir,
@@ -184,17 +184,17 @@ class Dialogue:
             idle_timeout_sec=None if idle is None else idle * config.timeout_multiplier,
         )
 
-    async def _user(self, part: Part) -> SandboxUser:
+    async def _user(self, role_agent: RoleAgent) -> SandboxUser:
         """Return who a role is in the sandbox; made when the first one needs it."""
-        config, sandbox, named = self._work.config, self._work.sandbox, self._work.stage.agent_user
+        config, sandbox, named = self._work.config, self._work.sandbox, self._work.step.agent_user
         limit = config.sandbox_setup_timeout
-        reads = part.role.is_read_only
-        if part.agent.is_trusted:
+        reads = role_agent.role.is_read_only
+        if role_agent.agent.runs_as_task_user:
             return SandboxUser(named, "/root")
         if reads:
             if not sandbox.capabilities.users:
                 raise SandboxError(
-                    f"role {part.role.name!r} is read-only, and this sandbox has no users to enforce it",
+                    f"role {role_agent.role.name!r} is read-only, and this sandbox has no users to enforce it",
                     advice="run as root or use --bf-sandbox docker",
                     retryable=False,
                 )

@@ -19,7 +19,7 @@ from pytest_benchflow.tasks import service_mentions
 if TYPE_CHECKING:
     from pytest_benchflow.rollout.config import RolloutConfig
     from pytest_benchflow.sandboxes import Backend, ExecResult, Mount, Sandbox, Service
-    from pytest_benchflow.tasks import EnvironmentConfig, Healthcheck, SetupCommand, Stage, Task
+    from pytest_benchflow.tasks import EnvironmentConfig, Healthcheck, SetupCommand, Task, TaskStep
 
 
 def agent_spec(task: Task, config: RolloutConfig, name: str, mounts: tuple[Mount, ...] = ()) -> SandboxSpec:
@@ -28,17 +28,17 @@ def agent_spec(task: Task, config: RolloutConfig, name: str, mounts: tuple[Mount
     return replace(_spec(task.config.environment, task.environment_dir, config, name, where), mounts=mounts)
 
 
-def verifier_spec(task: Task, stage: Stage, config: RolloutConfig, name: str) -> SandboxSpec:
+def verifier_spec(task: Task, step: TaskStep, config: RolloutConfig, name: str) -> SandboxSpec:
     """Return the sandbox of a separate verifier: its own image, the tests' Dockerfile, or a fresh agent environment."""
-    environment = stage.verifier.environment or task.config.environment
+    environment = step.verifier.environment or task.config.environment
     spec = _spec(
         environment,
-        stage.verifier.directory(task),
+        step.verifier.directory(task),
         config,
         name,
         f"{task.file}: [verifier.environment.env]",
     )
-    return replace(spec, network=stage.verifier.network.mode != "no-network")
+    return replace(spec, network=step.verifier.network.mode != "no-network")
 
 
 def override_notes(task: Task, config: RolloutConfig, backend: Backend) -> list[str]:
@@ -148,7 +148,7 @@ def check_services(sandbox: Sandbox, task: Task) -> None:
             if directory == task.environment_dir:
                 service_of(sandbox, service)
         except UsageError as error:
-            key = ".".join(part for part in path if isinstance(part, str))
+            key = ".".join(role_agent for role_agent in path if isinstance(role_agent, str))
             raise UsageError(f"{task.file}: {key} is {service!r}: {error.message}", advice=error.advice) from None
 
 
@@ -166,8 +166,8 @@ async def run_hooks(sandbox: Sandbox, config: RolloutConfig) -> None:
 
 def secrets_handed_out(task: Task, config: RolloutConfig, environ: Mapping[str, str]) -> frozenset[str]:
     """Return the secrets that a configuration gives to a sandbox, or a task takes from the runner's environment."""
-    tables = [task.config.solution.env, *(stage.verifier.env for stage in task.stages)]
-    for environment in (task.config.environment, *(stage.verifier.environment for stage in task.stages)):
+    tables = [task.config.solution.env, *(step.verifier.env for step in task.steps)]
+    for environment in (task.config.environment, *(step.verifier.environment for step in task.steps)):
         if environment is not None:
             tables += [environment.env, *(command.env for command in environment.setup_commands)]
     filled = (filled_variables(table, environ) for table in tables)

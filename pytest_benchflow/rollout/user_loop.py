@@ -24,18 +24,18 @@ from pytest_benchflow.verify import OUTPUT
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout.config import RolloutConfig
-    from pytest_benchflow.rollout.recorder import Record
+    from pytest_benchflow.rollout.recorder import Recorder
     from pytest_benchflow.rollout.rollout import Rollout
     from pytest_benchflow.rollout.scenes import PlannedTurn, Scene
-    from pytest_benchflow.rollout.stage import StageRun
-    from pytest_benchflow.tasks import Stage
+    from pytest_benchflow.rollout.step_run import StepRun
+    from pytest_benchflow.tasks import TaskStep
     from pytest_benchflow.verify import Verification
 
 
 _MAX_OUTPUT_CHARS = 64_000
 
 
-class Conversation:
+class UserLoop:
     """A user, the rounds it may have, and what came of them."""
 
     def __init__(self, config: RolloutConfig, user: BaseUser, max_rounds: int, loop: LoopStrategy | None) -> None:
@@ -47,7 +47,7 @@ class Conversation:
         self._tokens: list[int | None] = []
 
     @classmethod
-    def of(cls, config: RolloutConfig, scenes: Sequence[Scene]) -> Conversation | None:
+    def of(cls, config: RolloutConfig, scenes: Sequence[Scene]) -> UserLoop | None:
         """Return the conversation a configuration asks for; None if turns are all there is."""
         loop = None if config.loop_strategy is None else parse_loop(config.loop_strategy)
         user = config.user if loop is None else loop.user(config.threshold)
@@ -67,14 +67,14 @@ class Conversation:
             )
         return cls(config, user, rounds, loop)
 
-    async def hold(self, rollout: Rollout, stage: Stage, turns: Sequence[PlannedTurn]) -> None:
+    async def hold(self, rollout: Rollout, step: TaskStep, turns: Sequence[PlannedTurn]) -> None:
         """Go through the rounds; the last prompt's bad end or an error of the user's ends them."""
         failed = False
         try:
-            await self._user.setup(stage.instruction, self._solution(stage))
+            await self._user.setup(step.instruction, self._solution(step))
             for number in range(self.max_rounds):
                 turn = turns[min(number, len(turns) - 1)]
-                instruction = turn.prompt if number < len(turns) else stage.instruction
+                instruction = turn.prompt if number < len(turns) else step.instruction
                 prompt = await self._next(number, instruction)
                 if prompt is None or not await self._round(rollout, number, turn, prompt):
                     break
@@ -82,11 +82,11 @@ class Conversation:
             failed = True
             raise
         finally:
-            if self._loop is not None and rollout.record.directory is not None:
+            if self._loop is not None and rollout.recorder.directory is not None:
                 report = loop_report(
                     self._loop, self.rounds, threshold=self._config.threshold, failed=failed, tokens=self._tokens
                 )
-                write_json(rollout.record.directory / "loop.json", report)
+                write_json(rollout.recorder.directory / "loop.json", report)
 
     async def _next(self, number: int, instruction: str) -> str | None:
         try:
@@ -96,7 +96,7 @@ class Conversation:
             raise BenchflowError(said, advice="mend the user") from error
 
     async def _round(self, rollout: Rollout, number: int, turn: PlannedTurn, prompt: str) -> bool:
-        began, before = time.monotonic(), rollout.record.tokens
+        began, before = time.monotonic(), rollout.recorder.tokens
         await rollout.connect_for(turn)
         try:
             done = await rollout.execute(prompt)
@@ -114,19 +114,19 @@ class Conversation:
             turn.role.name,
             checks=soft.verification.checks if soft.verification else None,
         )
-        used = _difference(rollout.record, before.input, before.output)
+        used = _difference(rollout.recorder, before.input, before.output)
         self.rounds.append(result)
         self._tokens.append(used)
         level = self._user.feedback if isinstance(self._user, VerifyRetryUser) else None
         line = round_record(result, prompt=prompt, wall_sec=time.monotonic() - began, tokens=used, feedback_level=level)
-        rollout.record.append_line("user_rounds.jsonl", json.dumps(line, ensure_ascii=False))
+        rollout.recorder.append_line("user_rounds.jsonl", json.dumps(line, ensure_ascii=False))
         return may_go_on(done.results[-1])
 
-    def _solution(self, stage: Stage) -> str | None:
+    def _solution(self, step: TaskStep) -> str | None:
         """Return the task's solution for a user who may see it, read on the host: it never enters the sandbox."""
-        if not self._config.oracle_access or stage.solution_dir is None:
+        if not self._config.oracle_access or step.solution_dir is None:
             return None
-        return (stage.solution_dir / "solve.sh").read_text("utf-8", errors="replace")
+        return (step.solution_dir / "solve.sh").read_text("utf-8", errors="replace")
 
 
 class SoftVerification:
@@ -143,7 +143,7 @@ class SoftVerification:
         return None if self.verification is None else self.verification.rewards
 
 
-async def softly_verified(work: StageRun, into: Path) -> SoftVerification:
+async def softly_verified(work: StepRun, into: Path) -> SoftVerification:
     """Run the hidden tests between two rounds; what keeps them from giving a reward is returned, not raised."""
     try:
         verification, error = await work.soft_verify(into), None
@@ -160,8 +160,8 @@ def _output(directory: Path) -> str | None:
     return text[-_MAX_OUTPUT_CHARS:]
 
 
-def _difference(record: Record, input_before: int | None, output_before: int | None) -> int | None:
-    now = (record.tokens.input, record.tokens.output)
+def _difference(recorder: Recorder, input_before: int | None, output_before: int | None) -> int | None:
+    now = (recorder.tokens.input, recorder.tokens.output)
     if now == (None, None):
         return None
     return sum(n or 0 for n in now) - (input_before or 0) - (output_before or 0)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 from pytest_benchflow.core.errors import BadValue
 from pytest_benchflow.core.text import did_you_mean
 from pytest_benchflow.core.types import Json
-from pytest_benchflow.verify import headline
+from pytest_benchflow.verify import primary_reward
 
 if TYPE_CHECKING:
     from pytest_benchflow.core.types import Event
@@ -44,7 +44,7 @@ class RoundResult:
     @property
     def reward(self) -> float | None:
         """The one number that a threshold looks at."""
-        return headline(dict(self.rewards)) if self.rewards else None
+        return primary_reward(dict(self.rewards)) if self.rewards else None
 
 
 class BaseUser:
@@ -142,7 +142,7 @@ def round_record(
     feedback_level: str | None = None,
 ) -> dict[str, Json]:
     """Return the line of `user_rounds.jsonl` for a round."""
-    record: dict[str, Json] = {
+    recorder: dict[str, Json] = {
         "round": result.round,
         "scene": result.scene,
         "role": result.role,
@@ -156,7 +156,7 @@ def round_record(
         "wall_sec": round(wall_sec, 3),
         "tokens": tokens,
     }
-    return record if feedback_level is None else {**record, "feedback_level": feedback_level}
+    return recorder if feedback_level is None else {**recorder, "feedback_level": feedback_level}
 
 
 Feedback = Literal["none", "counts", "names", "raw"]

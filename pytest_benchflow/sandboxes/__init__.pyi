@@ -26,7 +26,7 @@ from .dockerfile import (
 )
 from .helpers import (
     MAIN as MAIN,
-    emptied as emptied,
+    empty_dirs_script as empty_dirs_script,
     service_of as service_of,
     stop_main as stop_main,
     upload_selected as upload_selected,

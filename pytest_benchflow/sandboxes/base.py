@@ -46,7 +46,7 @@ class Capabilities:
     """Whether `snapshot` and `restore` work; otherwise they raise SandboxSnapshotNotSupported."""
     mounts: bool = False
     """Whether host directories can be mounted read-only, `SandboxSpec.mounts`; without it they are uploaded."""
-    keeps: bool = False
+    survives_runner: bool = False
     """Whether a sandbox stopped with `delete=False` outlives its runner."""
 
 
@@ -77,7 +77,7 @@ class SandboxSpec:
     build_timeout_sec: float = 600.0
     force_build: bool = False
     mounts: tuple[Mount, ...] = ()
-    beside: str | None = None
+    coexists_with: str | None = None
     """Id of a sandbox that lives on until this one is stopped, for backends where the two could want the same thing."""
 
 

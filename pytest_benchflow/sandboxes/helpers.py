@@ -32,7 +32,7 @@ chmod 777 -- {writable} || exit 1
 """
 
 
-def emptied(*directories: str, private: str | None = None) -> str:
+def empty_dirs_script(*directories: str, private: str | None = None) -> str:
     """Return a script for root after which these exist, hold nothing, and can be written by all but the private one."""
     paths = [*directories, *([private] if private else [])]
     return _EMPTY.format(directories=shlex.join(paths), writable=shlex.join(directories))

@@ -48,12 +48,12 @@ from .prompts import (
 )
 from .summary import (
     RunHints as RunHints,
-    TaskHead as TaskHead,
+    TaskSummary as TaskSummary,
 )
 from .task import (
     Document as Document,
     Network as Network,
-    Stage as Stage,
     StageVerifier as StageVerifier,
     Task as Task,
+    TaskStep as TaskStep,
 )

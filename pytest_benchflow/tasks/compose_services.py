@@ -14,7 +14,7 @@ from pytest_benchflow.tasks.legacy_keys import as_written
 if TYPE_CHECKING:
     from pytest_benchflow.configfile import Path as KeyPath, Source
     from pytest_benchflow.tasks.models import EnvironmentConfig, StepConfig, TaskConfig
-    from pytest_benchflow.tasks.task import Stage, Task
+    from pytest_benchflow.tasks.task import Task, TaskStep
 
 
 MAIN = "main"
@@ -31,7 +31,7 @@ class Mention(NamedTuple):
 
 def service_mentions(task: Task) -> list[Mention]:
     """List the keys that name another service than main, each once."""
-    found = [*_of_agent(task), *(mention for stage in task.stages for mention in _of_verifier(task, stage))]
+    found = [*_of_agent(task), *(mention for step in task.steps for mention in _of_verifier(task, step))]
     return list(dict.fromkeys(mention for mention in found if mention.service != MAIN))
 
 
@@ -62,13 +62,13 @@ def _of_agent(task: Task) -> Iterator[Mention]:
             yield Mention((*at, "verifier", "collect", n, "service"), hook.service, directory)
 
 
-def _of_verifier(task: Task, stage: Stage) -> Iterator[Mention]:
-    """Yield what the verifier of a stage wants, which may have services of its own."""
-    directory = stage.verifier.directory(task)
-    yield Mention((*_said_at(task.config, stage, "service"), "service"), stage.verifier.service, directory)
-    if stage.verifier.environment is not None:
-        at = (*_said_at(task.config, stage, "environment"), "environment")
-        yield from _of_setup(stage.verifier.environment, at, directory)
+def _of_verifier(task: Task, step: TaskStep) -> Iterator[Mention]:
+    """Yield what the verifier of a step wants, which may have services of its own."""
+    directory = step.verifier.directory(task)
+    yield Mention((*_said_at(task.config, step, "service"), "service"), step.verifier.service, directory)
+    if step.verifier.environment is not None:
+        at = (*_said_at(task.config, step, "environment"), "environment")
+        yield from _of_setup(step.verifier.environment, at, directory)
 
 
 def _of_setup(environment: EnvironmentConfig, at: KeyPath, directory: Path | None) -> Iterator[Mention]:
@@ -76,10 +76,10 @@ def _of_setup(environment: EnvironmentConfig, at: KeyPath, directory: Path | Non
         yield Mention((*at, "setup_commands", n, "service"), command.service, directory)
 
 
-def _said_at(config: TaskConfig, stage: Stage, key: str) -> KeyPath:
-    """Return which verifier table a stage has a setting from: its own, or the task's."""
-    for n, step in enumerate(config.steps):
-        if step.name == stage.name and key in step.verifier.model_fields_set:
+def _said_at(config: TaskConfig, step: TaskStep, key: str) -> KeyPath:
+    """Return which verifier table a step has a setting from: its own, or the task's."""
+    for n, table in enumerate(config.steps):
+        if table.name == step.name and key in table.verifier.model_fields_set:
             return ("steps", n, "verifier")
     return ("verifier",)
 

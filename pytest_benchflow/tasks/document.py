@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from pytest_benchflow.configfile import Env, NonEmpty, Seconds, Table, directory_name, quoted, refuse
+from pytest_benchflow.configfile import Env, NonEmpty, Seconds, Table, directory_name, quoted, rule_error
 from pytest_benchflow.core.text import did_you_mean
 from pytest_benchflow.tasks.models import TaskConfig, package_name
 
@@ -65,7 +65,7 @@ class UserConfig(Table):
 def _profile(value: object) -> object:
     known = Profile.__args__  # type: ignore[attr-defined]
     if value not in known:
-        raise refuse(f"is {quoted(value)}", did_you_mean(str(value), known))
+        raise rule_error(f"is {quoted(value)}", did_you_mean(str(value), known))
     return value
 
 
@@ -93,8 +93,8 @@ class DocumentConfig(TaskConfig):
             for role in (*scene.roles, *(turn.role for turn in scene.turns)):
                 if known and role not in known:
                     reason = f"has the unknown role {quoted(role)} in scene {quoted(scene.name)}"
-                    raise refuse(reason, did_you_mean(role, known), "scenes")
+                    raise rule_error(reason, did_you_mean(role, known), "scenes")
                 if scene.roles and role not in scene.roles:
                     reason = f"has a turn of {quoted(role)} in scene {quoted(scene.name)}, which does not list it"
-                    raise refuse(reason, "add it to the roles of the scene", "scenes")
+                    raise rule_error(reason, "add it to the roles of the scene", "scenes")
         return self

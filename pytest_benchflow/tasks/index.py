@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_benchflow.configfile import TaskError, as_errors
 from pytest_benchflow.tasks.layout import layout_of, task_file
-from pytest_benchflow.tasks.required_files import Need, unmet
-from pytest_benchflow.tasks.summary import TaskHead
+from pytest_benchflow.tasks.required_files import RequiredFile, missing_files
+from pytest_benchflow.tasks.summary import TaskSummary
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -30,9 +30,9 @@ Stamp = tuple[int, int, int, str, str]
 class Entry(NamedTuple):
     """What one parse of a task file found; the needs are checked again at every collection."""
 
-    head: TaskHead
-    needs: tuple[Need, ...]
-    solutions: tuple[Need, ...]
+    head: TaskSummary
+    needs: tuple[RequiredFile, ...]
+    solutions: tuple[RequiredFile, ...]
 
 
 class TaskIndex:
@@ -57,7 +57,7 @@ class TaskIndex:
             index._stored = stored if isinstance(stored, dict) else {}
         return index
 
-    def head(self, directory: str, names: Collection[str] | None = None, *, strict: bool = False) -> TaskHead | None:
+    def head(self, directory: str, names: Collection[str] | None = None, *, strict: bool = False) -> TaskSummary | None:
         """Return the head of the task in a directory, None if it is no task; raise TaskError if it is broken.
 
         `names` are the entries of the directory, if the caller has listed it already.
@@ -69,7 +69,7 @@ class TaskIndex:
         entry = self._recall(file, stamp) or self._parse(directory, file, stamp)
         if entry is None:
             return None
-        problems = unmet(directory, entry.needs)
+        problems = missing_files(directory, entry.needs)
         if problems or (strict and entry.head.warnings):
             warnings = as_errors(entry.head.warnings) if strict else entry.head.warnings
             raise TaskError([*problems, *warnings])
@@ -105,7 +105,7 @@ class TaskIndex:
             seen, head, needs, solutions = stored
             if seen != [*stamp]:
                 return None
-            entry = Entry(TaskHead.from_json(head), _needs(needs), _needs(solutions))  # type: ignore[arg-type]
+            entry = Entry(TaskSummary.from_json(head), _needs(needs), _needs(solutions))  # type: ignore[arg-type]
         except (TypeError, ValueError):
             return None
         self._used.add(file)
@@ -134,5 +134,5 @@ def _stamp(directory: str, file: str) -> Stamp | None:
     return found.st_mtime_ns, found.st_size, found.st_ino, layout.tests, layout.solution
 
 
-def _needs(stored: object) -> tuple[Need, ...]:
-    return tuple(Need(kind, tuple(paths)) for kind, paths in stored)  # type: ignore[attr-defined]
+def _needs(stored: object) -> tuple[RequiredFile, ...]:
+    return tuple(RequiredFile(kind, tuple(paths)) for kind, paths in stored)  # type: ignore[attr-defined]

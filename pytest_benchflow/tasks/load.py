@@ -14,9 +14,9 @@ from pytest_benchflow.tasks.layout import Layout, layout_of, tags_of, task_file,
 from pytest_benchflow.tasks.legacy_keys import ROOT, TaskKeys
 from pytest_benchflow.tasks.models import TaskConfig
 from pytest_benchflow.tasks.prompts import Prompts, read_prompts, without_canary
-from pytest_benchflow.tasks.required_files import Need, needs_of, script, solutions_of, unmet
-from pytest_benchflow.tasks.summary import TaskHead
-from pytest_benchflow.tasks.task import Document, Task, build_stages, run_hints
+from pytest_benchflow.tasks.required_files import RequiredFile, missing_files, needs_of, script, solutions_of
+from pytest_benchflow.tasks.summary import TaskSummary
+from pytest_benchflow.tasks.task import Document, Task, build_steps, run_hints
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,7 +68,7 @@ def load_task(path: Path | str, *, strict: bool = False) -> Task:
     strategy: Strategy | None = None
     instructions: tuple[str, ...] = ()
     if parsed.config is not None:
-        problems += unmet(directory, needs_of(parsed.config, layout))
+        problems += missing_files(directory, needs_of(parsed.config, layout))
         problems += _unusable(directory)
         try:
             if layout.name == "native":
@@ -120,7 +120,7 @@ def _locate(path: str) -> tuple[str, str]:
 def _instructions(
     directory: str, file: str, config: TaskConfig, prompts: Prompts, problems: list[Problem]
 ) -> tuple[str, ...]:
-    """Return the text of every stage; report those that say nothing."""
+    """Return the text of every step; report those that say nothing."""
     native = file.endswith(".md")
     if native and not config.steps:
         return (prompts.base,)
@@ -151,16 +151,16 @@ def _unusable(directory: str) -> list[Problem]:
 def _hidden_scripts(task: Task) -> list[Problem]:
     """Report scripts that are never copied, although nothing works without them."""
     needed = []
-    for stage in task.stages:
-        tests = [path for path in stage.tests_dirs if (path / stage.test_script).is_file()]
-        needed += [(stage, path, stage.test_script) for path in tests[-1:] if stage.verifier.uploads_tests]
-        if stage.solution_dir is not None:
-            needed.append((stage, stage.solution_dir, script(task.config, "solve")))
+    for step in task.steps:
+        tests = [path for path in step.tests_dirs if (path / step.test_script).is_file()]
+        needed += [(step, path, step.test_script) for path in tests[-1:] if step.verifier.uploads_tests]
+        if step.solution_dir is not None:
+            needed.append((step, step.solution_dir, script(task.config, "solve")))
     fix = "take it out of that file, the task cannot run without it"
     return [
         Problem(str(folder / name), None, None, f"is left out by {IGNORE_FILE}", fix)
-        for stage, folder, name in needed
-        if name in stage.left_out.get(folder, ())
+        for step, folder, name in needed
+        if name in step.left_out.get(folder, ())
     ]
 
 
@@ -181,7 +181,7 @@ def _task(
         layout=layout.name,
         name=task_name(config, str(directory)),
         config=config,
-        stages=build_stages(directory, config, layout, instructions, strategy),
+        steps=build_steps(directory, config, layout, instructions, strategy),
         environment_dir=environment if environment.is_dir() else None,
         skills_dir=environment / "skills" if (environment / "skills").is_dir() else None,
         tests_target=layout.tests_target,
@@ -202,7 +202,7 @@ def task_name(config: TaskConfig, directory: str) -> str:
 
 def full_head(
     directory: str, file: str, source: TomlSource | None
-) -> tuple[TaskHead, tuple[Need, ...], tuple[Need, ...]] | None:
+) -> tuple[TaskSummary, tuple[RequiredFile, ...], tuple[RequiredFile, ...]] | None:
     """Return head, needs and oracle needs; None if the file is some other tool's. A task.toml has been read already."""
     native = file.endswith(".md")
     try:
@@ -223,8 +223,8 @@ def full_head(
     layout = layout_of(directory, file)
     needs, solutions = needs_of(config, layout), solutions_of(config, layout)
     if any(problem.severity == "error" for problem in problems):
-        raise TaskError([*problems, *unmet(directory, needs)])
-    head = TaskHead(
+        raise TaskError([*problems, *missing_files(directory, needs)])
+    head = TaskSummary(
         file=file,
         name=task_name(config, directory),
         layout=layout.name,

@@ -26,7 +26,7 @@ from pytest_benchflow.configfile import (
     VersionText,
     folded,
     quoted,
-    refuse,
+    rule_error,
 )
 from pytest_benchflow.tasks.layout import is_package_name
 
@@ -47,7 +47,7 @@ class Healthcheck(Table):
 
 def _topology(value: object) -> object:
     if isinstance(value, str) and not re.fullmatch(r"\d+(x\d+)+", value):
-        raise refuse(f"is {quoted(value)}", "give the chips per dimension, for example 2x4")
+        raise rule_error(f"is {quoted(value)}", "give the chips per dimension, for example 2x4")
     return value
 
 
@@ -84,13 +84,13 @@ class McpServer(Table):
     @model_validator(mode="after")
     def _complete(self) -> Self:
         if self.transport == "stdio" and self.command is None:
-            raise refuse("is missing", "a stdio server needs the command that starts it", "command")
+            raise rule_error("is missing", "a stdio server needs the command that starts it", "command")
         if self.transport != "stdio" and self.url is None:
-            raise refuse("is missing", f"a server with transport {self.transport} needs its url", "url")
+            raise rule_error("is missing", f"a server with transport {self.transport} needs its url", "url")
         for name, value in self.headers.items():
             if _CREDENTIAL.search(name) and not _REFERENCE.search(value):
                 fix = f'name a variable of the host instead, for example {name} = "${{MY_TOKEN}}"'
-                raise refuse(f"holds a literal credential in {name}", fix, "headers")
+                raise rule_error(f"holds a literal credential in {name}", fix, "headers")
         return self
 
 
@@ -139,14 +139,14 @@ class EnvironmentConfig(Table):
         check_hosts(self.network_mode, self.allowed_hosts)
         for key in ("blocked_hosts", "blocked_urls"):
             if getattr(self, key) is not None and self.network_mode != "denylist":
-                raise refuse("needs a deny list", 'add network_mode = "denylist" or remove it', key)
+                raise rule_error("needs a deny list", 'add network_mode = "denylist" or remove it', key)
         return self
 
 
 def check_hosts(mode: str | None, hosts: tuple[str, ...] | None) -> None:
     """Refuse hosts that the network mode would ignore."""
     if hosts is not None and mode != "allowlist":
-        raise refuse("needs an allow list", 'add network_mode = "allowlist" or remove it', "allowed_hosts")
+        raise rule_error("needs an allow list", 'add network_mode = "allowlist" or remove it', "allowed_hosts")
 
 
 class CollectHook(Table):
@@ -183,9 +183,9 @@ class Memory(Table):
 def _range(value: object) -> object:
     bounds = [v for v in value if type(v) in (int, float)] if isinstance(value, list | tuple) else []
     if not isinstance(value, list | tuple) or len(bounds) != 2 or len(value) != 2:
-        raise refuse(f"is {quoted(value)}", "give the lowest and the highest reward, for example [0, 10]")
+        raise rule_error(f"is {quoted(value)}", "give the lowest and the highest reward, for example [0, 10]")
     if not bounds[0] <= 0 or not bounds[1] >= 1:
-        raise refuse(f"is [{bounds[0]}, {bounds[1]}]", "it may only widen [0, 1]")
+        raise rule_error(f"is [{bounds[0]}, {bounds[1]}]", "it may only widen [0, 1]")
     return value
 
 
@@ -213,7 +213,7 @@ class VerifierConfig(Table):
         check_hosts(self.network_mode, self.allowed_hosts)
         if self.environment is not None and self.environment_mode == "shared":
             fix = 'set environment_mode = "separate" or remove the environment table of the verifier'
-            raise refuse('is "shared" although the verifier has its own environment', fix, "environment_mode")
+            raise rule_error('is "shared" although the verifier has its own environment', fix, "environment_mode")
         return self
 
     def says_mode(self) -> bool:
@@ -230,7 +230,7 @@ def _reason(value: object) -> object:
     if isinstance(value, bool):
         return "as the task file says" if value else None
     if not isinstance(value, str) or not value.strip():
-        raise refuse(f"is {quoted(value)}", "give the reason as a string, or true")
+        raise rule_error(f"is {quoted(value)}", "give the reason as a string, or true")
     return value
 
 
@@ -297,7 +297,7 @@ class BenchflowConfig(Table):
 def package_name(value: str) -> str:
     """Return a name of the form organisation/name, or refuse it."""
     if not is_package_name(value):
-        raise refuse(f"is {quoted(value)}", "give organisation/name, for example acme/hello-world")
+        raise rule_error(f"is {quoted(value)}", "give organisation/name, for example acme/hello-world")
     return value
 
 
@@ -352,7 +352,7 @@ class Artifact(Table):
     @classmethod
     def _source_stays(cls, value: str) -> str:
         if ".." in PurePosixPath(value).parts:
-            raise refuse(f"is {quoted(value)}", "write the path without ..")
+            raise rule_error(f"is {quoted(value)}", "write the path without ..")
         return value
 
     @field_validator("destination")
@@ -362,16 +362,16 @@ class Artifact(Table):
             return None
         path = PurePosixPath(value)
         if not value or path.is_absolute() or ".." in path.parts or "\\" in value or re.match(r"[A-Za-z]:", value):
-            raise refuse(f"is {quoted(value)}", "give a path relative to artifacts/, without .. or backslash")
+            raise rule_error(f"is {quoted(value)}", "give a path relative to artifacts/, without .. or backslash")
         if str(path) == "manifest.json":
-            raise refuse('is "manifest.json"', "choose another name, this file is written by the runner")
+            raise rule_error('is "manifest.json"', "choose another name, this file is written by the runner")
         return value
 
     @model_validator(mode="after")
     def _sidecar_source_is_absolute(self) -> Self:
         if self.service != "main" and not self.source.startswith("/"):
             fix = f"a path in the service {self.service} must be absolute"
-            raise refuse(f"is {quoted(self.source)}", fix, "source")
+            raise rule_error(f"is {quoted(self.source)}", fix, "source")
         return self
 
 
@@ -385,7 +385,7 @@ Artifacts = tuple[Annotated[Artifact, BeforeValidator(_artifact)], ...]
 def _minimum(value: object) -> object:
     numbers = value.values() if isinstance(value, dict) else [value]
     if any(isinstance(n, bool) or not isinstance(n, int | float) or n != n for n in numbers):
-        raise refuse(f"is {quoted(value)}", "give a number, or a table of numbers by reward key")
+        raise rule_error(f"is {quoted(value)}", "give a number, or a table of numbers by reward key")
     return value
 
 
@@ -429,5 +429,5 @@ class TaskConfig(Table):
             other = seen.setdefault(folded(step.name), step.name)
             if other is not step.name:
                 same = quoted(step.name) if other == step.name else f"{quoted(other)} and {quoted(step.name)}"
-                raise refuse(f"has two steps named {same}", "each step is a directory, give each its own name")
+                raise rule_error(f"has two steps named {same}", "each step is a directory, give each its own name")
         return steps

@@ -28,7 +28,7 @@ _FIXES: dict[str, str] = {
 _CLOSED = "cannot be read (Permission denied)"
 
 
-class Need(NamedTuple):
+class RequiredFile(NamedTuple):
     """One of several relative paths has to exist: a directory for `environment`, a file for the rest."""
 
     kind: Kind
@@ -62,7 +62,7 @@ class Need(NamedTuple):
         return "is empty" if self.kind == "instruction" and found.st_size == 0 else None
 
 
-def unmet(directory: str, needs: Iterable[Need]) -> list[Problem]:
+def missing_files(directory: str, needs: Iterable[RequiredFile]) -> list[Problem]:
     """Return a problem for every need that the directory does not meet."""
     return [need.problem(directory) for need in needs if not need.met(directory)]
 
@@ -73,38 +73,40 @@ def script(config: TaskConfig, stem: str) -> str:
 
 
 def step_prefixes(config: TaskConfig) -> tuple[str, ...]:
-    """Return the directory prefix of every stage, "" for a task without steps."""
+    """Return the directory prefix of every step, "" for a task without steps."""
     return tuple(f"steps/{step.name}/" for step in config.steps) or ("",)
 
 
-def needs_of(config: TaskConfig, layout: Layout) -> tuple[Need, ...]:
+def needs_of(config: TaskConfig, layout: Layout) -> tuple[RequiredFile, ...]:
     """List what the task directory must hold for this configuration to run."""
-    needs = [] if config.environment.docker_image else [Need("environment", ("environment",))]
+    needs = [] if config.environment.docker_image else [RequiredFile("environment", ("environment",))]
     if config.steps:
-        needs += [Need("instruction", (f"steps/{step.name}/instruction.md",)) for step in config.steps]
+        needs += [RequiredFile("instruction", (f"steps/{step.name}/instruction.md",)) for step in config.steps]
     elif layout.name == "harbor":
-        needs.append(Need("instruction", ("instruction.md",)))
+        needs.append(RequiredFile("instruction", ("instruction.md",)))
     for step in config.steps or (None,):
         if (need := _tests_need(config, layout, step)) is not None and need not in needs:
             needs.append(need)
     return tuple(needs)
 
 
-def solutions_of(config: TaskConfig, layout: Layout) -> tuple[Need, ...]:
+def solutions_of(config: TaskConfig, layout: Layout) -> tuple[RequiredFile, ...]:
     """List what the oracle agent needs; a step's own solution wins over the task's."""
     solve = script(config, "solve")
     root = f"{layout.solution}/{solve}"
-    return tuple(Need("solution", (f"{prefix}{root}", root) if prefix else (root,)) for prefix in step_prefixes(config))
+    return tuple(
+        RequiredFile("solution", (f"{prefix}{root}", root) if prefix else (root,)) for prefix in step_prefixes(config)
+    )
 
 
-def _tests_need(config: TaskConfig, layout: Layout, step: StepConfig | None) -> Need | None:
+def _tests_need(config: TaskConfig, layout: Layout, step: StepConfig | None) -> RequiredFile | None:
     task = config.verifier
     from pytest_benchflow.tasks.models import VerifierConfig  # what collection reads must do without the models
 
     own = step.verifier if step is not None else VerifierConfig()
     environment = own.environment or task.environment
     if (own if "type" in own.model_fields_set else task).type == "llm-judge":
-        return Need("rubric", rubric_paths(own if own.judge else task, layout))
+        return RequiredFile("rubric", rubric_paths(own if own.judge else task, layout))
     separate = (own if own.says_mode() else task).mode == "separate"
     if separate and environment is not None and environment.docker_image:
         return None
@@ -114,7 +116,7 @@ def _tests_need(config: TaskConfig, layout: Layout, step: StepConfig | None) -> 
     if layout.tests == "verifier":
         files.append("verifier.md")
     folders = [layout.tests] if step is None else [layout.tests, f"steps/{step.name}/{layout.tests}"]
-    return Need("tests", tuple(f"{folder}/{file}" for file in files for folder in folders))
+    return RequiredFile("tests", tuple(f"{folder}/{file}" for file in files for folder in folders))
 
 
 def rubric_paths(verifier: VerifierConfig, layout: Layout) -> tuple[str, ...]:

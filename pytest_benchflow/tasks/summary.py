@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pytest_benchflow.configfile import Problem, TomlSource, read_text
 from pytest_benchflow.tasks.layout import is_package_name, tags_of, word
-from pytest_benchflow.tasks.required_files import Need
+from pytest_benchflow.tasks.required_files import RequiredFile
 
 if TYPE_CHECKING:
     from pytest_benchflow.configfile import Data
@@ -31,7 +31,7 @@ class RunHints:
 
 
 @dataclass(frozen=True, slots=True)
-class TaskHead:
+class TaskSummary:
     """A task as collection sees it."""
 
     file: str
@@ -46,7 +46,7 @@ class TaskHead:
     has_solution: bool
     warnings: tuple[Problem, ...]
 
-    def solved(self, has_solution: bool) -> TaskHead:
+    def solved(self, has_solution: bool) -> TaskSummary:
         """Return the head with another answer to whether the oracle can run."""
         return replace(self, has_solution=has_solution)
 
@@ -61,7 +61,7 @@ class TaskHead:
         ]  # fmt: skip
 
     @classmethod
-    def from_json(cls, values: list[object]) -> TaskHead:
+    def from_json(cls, values: list[object]) -> TaskSummary:
         """Return the head that `to_json` wrote; whatever does not fit raises an ordinary exception."""
         file, name, layout, os_, difficulty, category, tags, run, n_steps, has_solution, warnings = values
         return cls(
@@ -73,15 +73,17 @@ class TaskHead:
 
 Rule = Callable[[object], bool]
 
-_INSTRUCTION = Need("instruction", ("instruction.md",))
-_TESTS = Need("tests", ("tests/test.sh",))
-_NEEDS = (Need("environment", ("environment",)), _INSTRUCTION, _TESTS)
+_INSTRUCTION = RequiredFile("instruction", ("instruction.md",))
+_TESTS = RequiredFile("tests", ("tests/test.sh",))
+_NEEDS = (RequiredFile("environment", ("environment",)), _INSTRUCTION, _TESTS)
 _NEEDS_WITH_IMAGE = (_INSTRUCTION, _TESTS)
-_SOLUTIONS = (Need("solution", ("solution/solve.sh",)),)
+_SOLUTIONS = (RequiredFile("solution", ("solution/solve.sh",)),)
 _NO_HINTS = RunHints()
 
 
-def plain_head(directory: str, file: str, data: Data) -> tuple[TaskHead, tuple[Need, ...], tuple[Need, ...]] | None:
+def plain_head(
+    directory: str, file: str, data: Data
+) -> tuple[TaskSummary, tuple[RequiredFile, ...], tuple[RequiredFile, ...]] | None:
     """Return what the models would find in a task.toml; None if only they can tell."""
     if not data or not _follows(data, _ROOT):
         return None
@@ -89,7 +91,7 @@ def plain_head(directory: str, file: str, data: Data) -> tuple[TaskHead, tuple[N
     if ("task" in data and "name" not in task) or ("version" in data and "schema_version" in data):
         return None
     keywords = task.get("keywords")
-    head = TaskHead(
+    head = TaskSummary(
         file=file,
         name=str(task["name"]) if task else os.path.basename(os.path.abspath(directory)),
         layout="harbor",
@@ -190,7 +192,9 @@ _ROOT: Mapping[str, Rule] = {
 }
 
 
-def parse_head(directory: str, file: str) -> tuple[TaskHead, tuple[Need, ...], tuple[Need, ...]] | None:
+def parse_head(
+    directory: str, file: str
+) -> tuple[TaskSummary, tuple[RequiredFile, ...], tuple[RequiredFile, ...]] | None:
     """Return head, needs and oracle needs; None if the file is some other tool's."""
     source = None if file.endswith(".md") else TomlSource(file, read_text(file))
     if source is not None and (plain := plain_head(directory, file, source.data)) is not None:

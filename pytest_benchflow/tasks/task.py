@@ -35,24 +35,24 @@ if TYPE_CHECKING:
 ALWAYS_KEPT = Artifact(source="/logs/artifacts")
 
 
-def build_stages(
+def build_steps(
     root: Path, config: TaskConfig, layout: Layout, instructions: tuple[str, ...], strategy: Strategy | None
-) -> tuple[Stage, ...]:
-    """Return one stage per step, or the one stage of a task without steps; `instructions` match them."""
+) -> tuple[TaskStep, ...]:
+    """Return the steps of a task, one for a task that declares none; `instructions` match them."""
     steps: tuple[StepConfig | None, ...] = config.steps or (None,)
     return tuple(
-        _stage(root, config, layout, step, text, strategy) for step, text in zip(steps, instructions, strict=True)
+        _step(root, config, layout, step, text, strategy) for step, text in zip(steps, instructions, strict=True)
     )
 
 
-def _stage(
+def _step(
     root: Path,
     config: TaskConfig,
     layout: Layout,
     step: StepConfig | None,
     text: str,
     strategy: Strategy | None,
-) -> Stage:
+) -> TaskStep:
     own = step.agent if step else AgentConfig()
     agent = config.agent
     folder = root / "steps" / step.name if step else None
@@ -60,7 +60,7 @@ def _stage(
     tests_dirs = tuple(path for path in tests if path.is_dir())
     solution_dir = _solution(root, folder, layout, script(config, "solve"))
     copied = (*tests_dirs, solution_dir) if solution_dir else tests_dirs
-    return Stage(
+    return TaskStep(
         name=step.name if step else None,
         instruction="\n\n".join(part for part in (own.prompt_prefix or agent.prompt_prefix, text) if part),
         agent_timeout_sec=own.timeout_sec if own.timeout_sec is not None else agent.timeout_sec,
@@ -162,7 +162,7 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class StageVerifier:
-    """How one stage is scored, inheritance applied."""
+    """How one step is scored, inheritance applied."""
 
     type: Literal["test-script", "llm-judge"]
     timeout_sec: float
@@ -197,7 +197,7 @@ class StageVerifier:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class TaskStep:
     """Everything one step needs; a task without steps has exactly one, whose name is None."""
 
     name: str | None
@@ -237,7 +237,7 @@ class Task:
     layout: LayoutName
     name: str
     config: TaskConfig
-    stages: tuple[Stage, ...]
+    steps: tuple[TaskStep, ...]
     environment_dir: Path | None
     skills_dir: Path | None
     """Skills of the environment on the host; `config.environment.skills_dir` is a path in the sandbox."""
@@ -246,6 +246,11 @@ class Task:
     run: RunHints
     document: Document | None = None
     warnings: tuple[Problem, ...] = ()
+
+    @property
+    def stages(self) -> tuple[TaskStep, ...]:
+        """What `steps` was called in older releases."""
+        return self.steps
 
     @property
     def short_name(self) -> str:
@@ -270,8 +275,8 @@ class Task:
 
     @property
     def has_solution(self) -> bool:
-        """Say whether the oracle agent can run every stage."""
-        return all(stage.solution_dir is not None for stage in self.stages)
+        """Say whether the oracle agent can run every step."""
+        return all(step.solution_dir is not None for step in self.steps)
 
     def digest(self) -> str:
         """Return a sha256 over the content of everything that makes the task."""

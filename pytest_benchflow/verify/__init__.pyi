@@ -1,6 +1,6 @@
 from .rewards import (
     Checks as Checks,
-    headline as headline,
+    primary_reward as primary_reward,
     read_checks as read_checks,
     read_rewards as read_rewards,
 )

@@ -75,11 +75,11 @@ def _read(directory: Path) -> dict[str, float]:
         return {"reward": parse_txt(_text(as_txt))}
     rewards = parse_json(_text(as_json))
     if has_txt:
-        _refuse_disagreement(headline(rewards), parse_txt(_text(as_txt)))
+        _refuse_disagreement(primary_reward(rewards), parse_txt(_text(as_txt)))
     return rewards
 
 
-def headline(rewards: dict[str, float]) -> float:
+def primary_reward(rewards: dict[str, float]) -> float:
     """Return the one number that a threshold looks at: the key `reward`, else the mean of all keys."""
     return rewards["reward"] if "reward" in rewards else math.fsum(rewards.values()) / len(rewards)
 

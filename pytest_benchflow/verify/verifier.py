@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from pytest_benchflow.core.errors import BenchflowError, SandboxError, VerifierError
 from pytest_benchflow.core.text import tail
-from pytest_benchflow.sandboxes import emptied, upload_selected
+from pytest_benchflow.sandboxes import empty_dirs_script, upload_selected
 from pytest_benchflow.verify.rewards import Checks, read_checks, read_rewards
 
 if TYPE_CHECKING:
     from pytest_benchflow.sandboxes import Service
-    from pytest_benchflow.tasks import Stage
+    from pytest_benchflow.tasks import TaskStep
 
 
 LOGS = "/logs/verifier"
@@ -35,11 +35,11 @@ class Verification:
 
 @dataclass(frozen=True, slots=True)
 class Verifier:
-    """Runs the tests of one stage in one sandbox and keeps what they write in a host directory."""
+    """Runs the tests of one step in one sandbox and keeps what they write in a host directory."""
 
     sandbox: Service
     """The sandbox, or the service of it that the task names."""
-    stage: Stage
+    step: TaskStep
     target: str
     """Where the tests go: /tests, or /verifier for native tasks."""
     env: Mapping[str, str]
@@ -57,30 +57,30 @@ class Verifier:
                 await self._collect(into)
             raise
         await self._collect(into)
-        return Verification(read_rewards(into, self.stage.verifier.reward_range), read_checks(into))
+        return Verification(read_rewards(into, self.step.verifier.reward_range), read_checks(into))
 
     async def clear(self) -> None:
         """Take tests and results away again, so that the next step's agent sees neither."""
-        await self._must(emptied(LOGS, private=self.target), "clear the verifier's files")
+        await self._must(empty_dirs_script(LOGS, private=self.target), "clear the verifier's files")
 
     async def _prepare(self) -> None:
         workspace = _made_anew(getattr(self.sandbox, "workdir", "/"))
         if not self.upload:
-            await self._must(emptied(LOGS) + workspace, "empty /logs/verifier")
+            await self._must(empty_dirs_script(LOGS) + workspace, "empty /logs/verifier")
             return
-        script = emptied(LOGS, private=self.target) + workspace
+        script = empty_dirs_script(LOGS, private=self.target) + workspace
         if self.target != "/tests":
             script += f"\nrm -rf /tests && ln -s {self.target} /tests"
         await self._must(script, "empty /logs/verifier")
-        for directory in self.stage.tests_dirs:
-            await upload_selected(self.sandbox, directory, self.target, self.stage.left_out.get(directory, ()))
-        if not all(_is_executable(directory / self.stage.test_script) for directory in self.stage.tests_dirs):
+        for directory in self.step.tests_dirs:
+            await upload_selected(self.sandbox, directory, self.target, self.step.left_out.get(directory, ()))
+        if not all(_is_executable(directory / self.step.test_script) for directory in self.step.tests_dirs):
             await self._must(f"chmod +x {shlex.quote(self._script)}", "make the test script executable")
 
     async def _run_script(self) -> None:
         command = f"{shlex.quote(self._script)} >{LOGS}/{OUTPUT} 2>&1 </dev/null"
         try:
-            await self.sandbox.exec(command, user=self.stage.verifier.user, env=self.env, timeout_sec=self.timeout_sec)
+            await self.sandbox.exec(command, user=self.step.verifier.user, env=self.env, timeout_sec=self.timeout_sec)
         except TimeoutError:
             raise VerifierError(
                 f"the verifier did not end within {self.timeout_sec:g} s",
@@ -106,7 +106,7 @@ class Verifier:
 
     @property
     def _script(self) -> str:
-        return f"{self.target}/{self.stage.test_script}"
+        return f"{self.target}/{self.step.test_script}"
 
 
 def output_tail(directory: Path) -> str | None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pytest_benchflow.agents import Access, AgentContext, AgentRequest
+from pytest_benchflow.agents import AgentContext, AgentRequest, ModelAccess
 from pytest_benchflow.core.types import Event
 from pytest_benchflow.sandboxes import Capabilities, ExecResult, Mount
 from pytest_benchflow.tasks import Task, load_task
@@ -123,7 +123,7 @@ class Bundled:
     def mount(self) -> Mount:
         return self.mounted
 
-    async def put_in(self, sandbox: World, *, log: Path | None = None) -> str:
+    async def deploy(self, sandbox: World, *, log: Path | None = None) -> str:
         self.put.append(sandbox.id)
         return self.prefix
 
@@ -141,7 +141,7 @@ class Store:
 
 
 def context_of(
-    world: World, task: Path, access: Access, request: AgentRequest, events: list[Event], **more: object
+    world: World, task: Path, access: ModelAccess, request: AgentRequest, events: list[Event], **more: object
 ) -> AgentContext:
     """Return what an agent gets for one session."""
     loaded: Task = load_task(task)
@@ -149,7 +149,7 @@ def context_of(
     return AgentContext(
         sandbox=world,  # type: ignore[arg-type]
         task=loaded,
-        stage=loaded.stages[0],
+        step=loaded.steps[0],
         request=request,
         access=access,
         user="agent",

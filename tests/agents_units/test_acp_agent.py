@@ -14,11 +14,11 @@ import pytest
 from agent_world import Bundled, Store, World, context_of
 
 from pytest_benchflow.agents import (
-    Access,
     AcpAgent,
     AgentContext,
     AgentOutcome,
     AgentRequest,
+    ModelAccess,
     acp_agent,
     missing_access,
     parse_manifest,
@@ -278,12 +278,12 @@ async def test_packages_come_as_a_bundle_and_their_programs_are_called_by_path(
     spec = agent.installation.spec
     assert spec is not None
     assert (spec.agent, spec.version, spec.npm, spec.programs) == ("mine", "1.0", ("mine@1.0",), ("mine",))
-    assert await agent.provide(tmp_path / "job") == (store.bundle.mounted,)
-    assert await agent.provide(tmp_path / "job") == (store.bundle.mounted,)
+    assert await agent.prepare_on_host(tmp_path / "job") == (store.bundle.mounted,)
+    assert await agent.prepare_on_host(tmp_path / "job") == (store.bundle.mounted,)
     ready = context()
     await agent.install(ready)
     await agent.install(ready)
-    session = await agent.connect(replace(ready, access=Access()))
+    session = await agent.connect(replace(ready, access=ModelAccess()))
     await session.close()
     assert store.asked == [(spec, tmp_path / "job/install-stdout.txt")] * 2
     assert store.bundle.put == ["world"]

@@ -12,11 +12,11 @@ import pytest
 from agent_world import Bundled, Store, World, context_of
 
 from pytest_benchflow.agents import (
-    Access,
     AgentContext,
     AgentOutcome,
     AgentRegistry,
     AgentRequest,
+    ModelAccess,
     acp_agent,
     parse_manifest,
 )
@@ -57,7 +57,7 @@ def context(
     agent: AcpxAgent, world: World, make_task: Callable[..., Path], tmp_path: Path
 ) -> Callable[..., AgentContext]:
     def make(events: list[Event], effort: str | None = None, toml: str = "", **env: str) -> AgentContext:
-        access = Access(env={"RECORD": str(tmp_path / "record"), **env})
+        access = ModelAccess(env={"RECORD": str(tmp_path / "record"), **env})
         return context_of(world, make_task(toml=toml), access, AgentRequest(None, effort), events)
 
     return make

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_benchflow.agents import Access, AgentManifest, AgentRequest, parse_manifest
+from pytest_benchflow.agents import AgentManifest, AgentRequest, ModelAccess, parse_manifest
 from pytest_benchflow.agents.access import resolve_access
 from pytest_benchflow.agents.custom import raw_manifest
 from pytest_benchflow.agents.registry import BUILT_IN, built_in_manifest
@@ -33,7 +33,7 @@ def access(
     home: Path | None = None,
     effort: str | None = None,
     **environ: str,
-) -> Access:
+) -> ModelAccess:
     found = manifest(agent) if isinstance(agent, str) else agent
     request = AgentRequest(model, effort, explicit or {})
     sources = Sources(request.env, dotenv or {}, environ, home or Path("/nonexistent"))
@@ -46,7 +46,7 @@ def refusal(agent: str | AgentManifest, model: str | None = None, **environ: str
     return str(error.value)
 
 
-def content(found: Access, path: str) -> str:
+def content(found: ModelAccess, path: str) -> str:
     return next(file.content.decode() for file in found.files if file.path == path)
 
 

@@ -59,16 +59,16 @@ async def foreign(store: BundleStore, npm: FakeNpm) -> Bundle:
 
 async def test_a_mounted_bundle_is_used_as_it_is(start: Start, bundle: Bundle) -> None:
     sandbox = await start(bundle.mount())
-    assert await bundle.put_in(sandbox) == bundle.target
+    assert await bundle.deploy(sandbox) == bundle.target
     assert (await sandbox.exec(f"{bundle.target}/bin/tool x; touch {bundle.target}/new")).stdout == "tool x\n"
     assert (await sandbox.exec(f"ls {bundle.target}/new /npm-calls")).stdout == ""
 
 
 async def test_without_a_mount_it_is_uploaded_once(start: Start, bundle: Bundle) -> None:
     sandbox = await start()
-    assert await bundle.put_in(sandbox) == bundle.target
+    assert await bundle.deploy(sandbox) == bundle.target
     await sandbox.exec(f"echo mine >>{bundle.target}/bin/tool", user=0)
-    assert await bundle.put_in(sandbox) == bundle.target
+    assert await bundle.deploy(sandbox) == bundle.target
     assert (await sandbox.exec(f"tail -1 {bundle.target}/bin/tool; ls /npm-calls")).stdout == "mine\n"
 
 
@@ -78,10 +78,10 @@ async def test_where_it_cannot_run_the_image_installs_it_once(
 ) -> None:
     sandbox = await start(*([foreign.mount()] if mounted else []))
     log = tmp_path / "agent" / "install-stdout.txt"
-    prefix = await foreign.put_in(sandbox, log=log)
+    prefix = await foreign.deploy(sandbox, log=log)
     assert prefix != foreign.target
     assert (await sandbox.exec(f"{prefix}/bin/tool x")).stdout == "inside x\n"
-    assert await foreign.put_in(sandbox, log=log) == prefix
+    assert await foreign.deploy(sandbox, log=log) == prefix
     calls = (await sandbox.exec("cat /npm-calls")).stdout.splitlines()
     assert len(calls) == 1
     assert calls[0].endswith(" tool@1.0")
@@ -94,19 +94,19 @@ async def test_what_the_image_cannot_install_is_one_error_and_tried_again(
     await sandbox.exec("touch /npm-fails", user=0)
     log = tmp_path / "agent" / "install-stdout.txt"
     with pytest.raises(InstallError) as failed:
-        await foreign.put_in(sandbox, log=log)
+        await foreign.deploy(sandbox, log=log)
     assert failed.value.message == "Agent foreign install failed (rc=1): EAI_AGAIN: request failed"
     assert "put npm or pip into it" in (failed.value.advice or "")
     assert "EAI_AGAIN" in log.read_text()
     await sandbox.exec("rm /npm-fails", user=0)
-    assert (await sandbox.exec(f"{await foreign.put_in(sandbox)}/bin/tool x")).stdout == "inside x\n"
+    assert (await sandbox.exec(f"{await foreign.deploy(sandbox)}/bin/tool x")).stdout == "inside x\n"
 
 
 async def test_an_image_without_npm_is_told(start: Start, foreign: Bundle) -> None:
     sandbox = await start(foreign.mount())
     await sandbox.exec("rm -f /usr/local/bin/npm /usr/bin/npm /bin/npm", user=0)
     with pytest.raises(InstallError, match=r"\(rc=127\): the image has no npm"):
-        await foreign.put_in(sandbox)
+        await foreign.deploy(sandbox)
 
 
 async def test_a_program_that_the_packages_do_not_have_there_is_named(
@@ -115,4 +115,4 @@ async def test_a_program_that_the_packages_do_not_have_there_is_named(
     bundle = await store.provide(replace(SPEC, programs=("tool", "helper")))
     (bundle.path / "check").write_text("exit 126\n")
     with pytest.raises(InstallError, match="no program helper in the packages"):
-        await bundle.put_in(await start(bundle.mount()))
+        await bundle.deploy(await start(bundle.mount()))

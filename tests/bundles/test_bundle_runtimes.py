@@ -114,7 +114,7 @@ async def test_programs_of_npm_run_with_the_bundles_node_and_shells_do_not(
     backend: LocalBackend, node_agent: Bundle
 ) -> None:
     sandbox = await started(backend, node_agent)
-    prefix = await node_agent.put_in(sandbox)
+    prefix = await node_agent.deploy(sandbox)
     done = await sandbox.exec(f"env -i PATH=/usr/bin:/bin {prefix}/bin/agent one 'two words'")
     seen = json.loads(done.stdout)
     own = f"{node_agent.target}/runtime/node"
@@ -129,7 +129,7 @@ async def test_programs_of_pip_run_with_the_bundles_python_and_nothing_leaks(
     backend: LocalBackend, python_agent: Bundle
 ) -> None:
     sandbox = await started(backend, python_agent)
-    prefix = await python_agent.put_in(sandbox)
+    prefix = await python_agent.deploy(sandbox)
     done = await sandbox.exec(f"{prefix}/bin/agent one", env={"PYTHONPATH": "/app"}, cwd="/app")
     seen = json.loads(done.stdout)
     assert seen["python"].startswith(f"{prefix}/python/bin/")

@@ -53,7 +53,7 @@ def own_machine(monkeypatch: pytest.MonkeyPatch) -> str:
 @pytest.fixture
 def dead_labels(own_machine: str) -> Callable[[str, str], dict[str, str]]:
     """Make the labels that a process of this test's machine, gone since, gave to what it made."""
-    script = "import json, sys; from pytest_benchflow.sandboxes.docker import labels\n"
+    script = "import json, sys; from pytest_benchflow.sandboxes.docker import container_spec\n"
     script += "container_spec._machine = lambda: sys.argv[1]\n"
     script += "print(json.dumps(container_spec.make_labels(*sys.argv[2:])))"
 

@@ -52,7 +52,7 @@ async def bundle(backend: DockerBackend, tmp_path: Path) -> AsyncIterator[Bundle
 @pytest.mark.parametrize("mounted", [True, False], ids=["mounted", "uploaded"])
 async def test_programs_run_for_every_user(start: Start, bundle: Bundle, mounted: bool) -> None:
     sandbox = await start(mounts=(bundle.mount(),) if mounted else ())
-    prefix = await bundle.put_in(sandbox)
+    prefix = await bundle.deploy(sandbox)
     for user in ("root", "nobody"):
         done = await sandbox.exec(f"{prefix}/bin/tool x", user=user)
         assert done.stdout == f"{bundle.target}/runtime/node x\n"
@@ -65,4 +65,4 @@ async def test_an_image_that_cannot_run_it_and_has_no_npm_is_an_error(
     mounts = (bundle.mount(),) if mounted else ()
     sandbox = await start(docker_image="bf-test/busybox:1", mounts=mounts)
     with pytest.raises(InstallError, match=r"Agent tool install failed \(rc=127\): the image has no npm; its bundle"):
-        await bundle.put_in(sandbox)
+        await bundle.deploy(sandbox)

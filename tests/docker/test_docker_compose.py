@@ -135,7 +135,7 @@ async def test_project_never_waits_for_one_that_stays_beside_it(backend: DockerB
     agents = SandboxSpec("agents", environment_dir=written(context(MAIN), text))
     first = backend.create(agents)
     await first.start()
-    second = backend.create(replace(agents, name="verifiers", beside=first.id))
+    second = backend.create(replace(agents, name="verifiers", coexists_with=first.id))
     with pytest.raises(SandboxError, match=r"container-bf-only-one-\d+ is taken by the sandbox .*let Docker choose"):
         async with asyncio.timeout(60):
             await second.start()

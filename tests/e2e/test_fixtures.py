@@ -197,8 +197,8 @@ def test_phases_out_of_order_say_what_to_call_first(project: Project) -> None:
 
             @pytest.fixture
             def fresh(bf_task, bf_config, request):
-                from pytest_benchflow.plugin.stash import get_run
-                return get_run(request.config).open_rollout(bf_config, bf_task)
+                from pytest_benchflow.plugin.stash import get_session
+                return get_session(request.config).open_rollout(bf_config, bf_task)
             """,
             "test_python.py": """
             import pytest
@@ -280,8 +280,8 @@ def overridden(new_project: Callable[..., Project]) -> pytest.RunResult:
 
             @pytest.fixture
             def bf_task(bf_task):
-                stage = dataclasses.replace(bf_task.stages[0], instruction="Changed.")
-                return dataclasses.replace(bf_task, stages=(stage,))
+                step = dataclasses.replace(bf_task.steps[0], instruction="Changed.")
+                return dataclasses.replace(bf_task, steps=(step,))
             """,
             "tasks/sandbox/conftest.py": """
             import asyncio

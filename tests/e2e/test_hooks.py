@@ -12,7 +12,7 @@ from project import Project, properties
 FAKE_AGENT = """
 from dataclasses import dataclass
 
-from pytest_benchflow.agents import Access, AgentOutcome, PromptResult
+from pytest_benchflow.agents import ModelAccess, AgentOutcome, PromptResult
 
 
 @dataclass
@@ -36,15 +36,16 @@ class FakeSession:
 class FakeAgent:
     name = "fake"
     takes_model = True
-    is_trusted = True
+    calls_model = False
+    runs_as_task_user = True
 
-    def why_not(self, task):
+    def skip_reason(self, task):
         return None
 
     def access(self, task, request):
-        return Access(env=request.env)
+        return ModelAccess(env=request.env)
 
-    async def provide(self, log_dir):
+    async def prepare_on_host(self, log_dir):
         return ()
 
     async def install(self, context):
@@ -163,8 +164,8 @@ def test_a_hook_changes_the_task(project: Project) -> None:
 
             def pytest_bf_modify_task(task):
                 hints = dataclasses.replace(task.run, trials=2, threshold=0.1)
-                stage = dataclasses.replace(task.stages[0], instruction="Something else.")
-                return dataclasses.replace(task, run=hints, stages=(stage,))
+                step = dataclasses.replace(task.steps[0], instruction="Something else.")
+                return dataclasses.replace(task, run=hints, steps=(step,))
             """
         }
     )

@@ -9,14 +9,14 @@ import pytest
 from results import result, write_result
 
 from pytest_benchflow.core.errors import Category
-from pytest_benchflow.jobs import BenchmarkMetrics, bucket, collect_metrics
+from pytest_benchflow.jobs import BenchmarkMetrics, collect_metrics, outcome_class
 
 TOKENS = {"input": 100, "output": 10, "cached": 5}
 
 
 @pytest.fixture
 def job(tmp_path: Path) -> Path:
-    """A job with one result in every bucket."""
+    """A job with one result in every outcome_class."""
     results = {
         "a": result("a", 1.0, n_tool_calls=4, tokens=TOKENS, cost_usd=0.5, seconds=10),
         "b": result("b", 0.25, n_tool_calls=2, tokens={"input": 50}, cost_usd=0.25, seconds=20),
@@ -168,7 +168,7 @@ def test_an_agent_is_chosen_or_named(tmp_path: Path) -> None:
     ],
 )
 def test_a_result_is_counted_once(given: object, name: str) -> None:
-    assert bucket(given) == name  # type: ignore[arg-type]
+    assert outcome_class(given) == name  # type: ignore[arg-type]
 
 
 def test_each_rollout_has_its_numbers(job: Path) -> None:

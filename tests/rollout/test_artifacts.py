@@ -10,7 +10,7 @@ from fake_sandbox import FakeComposed, FakeSandbox, failed
 
 from pytest_benchflow.core.errors import SandboxError
 from pytest_benchflow.rollout.artifacts import keep_artifacts, place_artifacts
-from pytest_benchflow.sandboxes import emptied
+from pytest_benchflow.sandboxes import empty_dirs_script
 from pytest_benchflow.tasks import Artifact
 
 Files = dict[str, bytes | dict[str, bytes]]
@@ -106,7 +106,7 @@ async def test_kept_artifacts_go_back_to_where_they_came_from(tmp_path: Path) ->
     assert other.uploads == [("file", "/app/out.txt"), ("dir", "/app/dir")]
     assert other.files["/app/out.txt"] == b"data"
     # A directory holds what the agent left and nothing that the verifier's image has there.
-    assert other.commands == [emptied("/app/dir"), emptied("/app/none")]
+    assert other.commands == [empty_dirs_script("/app/dir"), empty_dirs_script("/app/none")]
 
 
 async def test_a_directory_that_cannot_be_emptied_is_an_error(tmp_path: Path) -> None:

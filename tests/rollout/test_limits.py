@@ -31,7 +31,7 @@ def test_the_limit_of_a_prompt(
 ) -> None:
     task = load_task(make_task(toml=toml))
     settings = RolloutConfig(task_path=task.path, **config)  # type: ignore[arg-type]
-    assert prompt_limit(role, task, task.stages[0], settings) == limit
+    assert prompt_limit(role, task, task.steps[0], settings) == limit
 
 
 HOOK = '[[verifier.collect]]\ncommand = "x"\ntimeout_sec = 900\n'

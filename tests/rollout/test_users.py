@@ -133,10 +133,10 @@ def test_a_user_that_cannot_be_found_is_told(tmp_path: Path, reference: str, mes
 
 def test_the_record_of_a_round_counts_what_happened() -> None:
     result = RoundResult(2, trajectory=[{"type": "tool_call"}], rewards={"reward": 0.5}, n_tool_calls=1, role="agent")
-    record = round_record(result, prompt="Go.", wall_sec=1.23456, tokens=10, feedback_level="names")
-    assert record["n_trajectory_events"] == 1
-    assert record["wall_sec"] == 1.235
-    assert record["feedback_level"] == "names"
+    recorder = round_record(result, prompt="Go.", wall_sec=1.23456, tokens=10, feedback_level="names")
+    assert recorder["n_trajectory_events"] == 1
+    assert recorder["wall_sec"] == 1.235
+    assert recorder["feedback_level"] == "names"
     assert "feedback_level" not in round_record(result, prompt="Go.", wall_sec=1)
 
 

@@ -21,8 +21,8 @@ FILES = {
 
 
 def left_out(path: Path) -> list[str]:
-    (stage,) = load_task(path).stages
-    return [name for directory in stage.tests_dirs for name in stage.left_out.get(directory, ())]
+    (step,) = load_task(path).steps
+    return [name for directory in step.tests_dirs for name in step.left_out.get(directory, ())]
 
 
 @pytest.mark.parametrize(
@@ -64,8 +64,8 @@ def test_solution_and_steps_have_their_own(make_task: Callable[..., Path]) -> No
             "solution/notes.md": "",
         },
     )
-    (stage,) = load_task(path).stages
-    assert {folder.relative_to(path).as_posix(): names for folder, names in stage.left_out.items()} == {
+    (step,) = load_task(path).steps
+    assert {folder.relative_to(path).as_posix(): names for folder, names in step.left_out.items()} == {
         "steps/one/tests": (".harborignore", "big.bin"),
         "solution": (".harborignore", "notes.md"),
     }

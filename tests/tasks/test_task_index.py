@@ -11,7 +11,7 @@ import time
 import pytest
 
 from pytest_benchflow.configfile import TaskError
-from pytest_benchflow.tasks import RunHints, TaskHead, TaskIndex, find_task_file, index as index_module, load_task
+from pytest_benchflow.tasks import RunHints, TaskIndex, TaskSummary, find_task_file, index as index_module, load_task
 
 TOML = """
 [task]
@@ -53,7 +53,7 @@ def parses(monkeypatch):
 def test_a_head_holds_what_collection_needs(make_task):
     path = make_task(TOML, {"solution/solve.sh": "x"})
     head = TaskIndex().head(str(path))
-    assert head == TaskHead(
+    assert head == TaskSummary(
         file=f"{path}/task.toml",
         name="acme/hello",
         layout="harbor",

@@ -47,16 +47,16 @@ def test_a_plain_task(make_task):
     assert (task.environment_dir, task.skills_dir) == (path / "environment", path / "environment/skills")
     assert task.has_solution
     assert task.document is None
-    (stage,) = task.stages
-    assert (stage.name, stage.instruction, stage.agent_timeout_sec) == (None, "Do it.\n", 60.0)
-    assert (stage.tests_dirs, stage.test_script, stage.solution_dir) == (
+    (step,) = task.steps
+    assert (step.name, step.instruction, step.agent_timeout_sec) == (None, "Do it.\n", 60.0)
+    assert (step.tests_dirs, step.test_script, step.solution_dir) == (
         (path / "tests",),
         "test.sh",
         path / "solution",
     )
-    assert (stage.workdir_dir, stage.min_reward, stage.healthcheck) == (None, None, None)
-    assert [artifact.source for artifact in stage.artifacts] == ["/logs/artifacts"]
-    assert (stage.verifier.mode, stage.verifier.uploads_tests, stage.verifier.timeout_sec) == ("shared", True, 600.0)
+    assert (step.workdir_dir, step.min_reward, step.healthcheck) == (None, None, None)
+    assert [artifact.source for artifact in step.artifacts] == ["/logs/artifacts"]
+    assert (step.verifier.mode, step.verifier.uploads_tests, step.verifier.timeout_sec) == ("shared", True, 600.0)
     with pytest.raises(dataclasses.FrozenInstanceError):
         task.name = "x"  # type: ignore[misc]
 
@@ -140,7 +140,7 @@ def test_what_a_step_inherits_and_what_not(make_task):
             "solution/solve.sh": "x",
         },
     )
-    one, two = load_task(path).stages
+    one, two = load_task(path).steps
     assert (one.name, one.instruction, two.name, two.instruction) == ("one", "First", "two", "Second")
     assert (one.agent_timeout_sec, two.agent_timeout_sec) == (7.0, 100.0)
     assert (one.agent_user, two.agent_user) == (0, "agent")
@@ -168,17 +168,17 @@ def test_an_absent_agent_timeout_stays_none(make_task):
     toml = '[[steps]]\nname = "a"\n'
     task = load_task(make_task(toml, {"steps/a/instruction.md": "x"}))
     assert task.config.agent.timeout_sec is None
-    assert task.stages[0].agent_timeout_sec is None
+    assert task.steps[0].agent_timeout_sec is None
 
 
 def test_an_empty_list_of_steps_is_a_task_without_steps(make_task):
-    assert [stage.name for stage in load_task(make_task("steps = []")).stages] == [None]
+    assert [step.name for step in load_task(make_task("steps = []")).steps] == [None]
 
 
 def test_the_verifier_of_a_step_may_be_separate(make_task):
     toml = '[[steps]]\nname = "a"\n[steps.verifier.environment]\ndocker_image = "v"\n'
     toml += 'network_mode = "no-network"\n[[steps]]\nname = "b"\n'
-    a, b = load_task(make_task(toml, {"steps/a/instruction.md": "x", "steps/b/instruction.md": "x"})).stages
+    a, b = load_task(make_task(toml, {"steps/a/instruction.md": "x", "steps/b/instruction.md": "x"})).steps
     assert (a.verifier.mode, b.verifier.mode) == ("separate", "shared")
     assert a.verifier.environment is not None
     assert (a.verifier.network.mode, a.agent_network.mode) == ("no-network", "public")
@@ -188,8 +188,8 @@ def test_the_verifier_of_a_step_may_be_separate(make_task):
 def test_a_step_may_turn_back_to_shared(make_task):
     toml = '[verifier.environment]\ndocker_image = "v"\n[[steps]]\nname = "a"\n'
     toml += '[steps.verifier]\nenvironment_mode = "shared"\n'
-    (stage,) = load_task(make_task(toml, {"steps/a/instruction.md": "x"})).stages
-    assert (stage.verifier.mode, stage.verifier.environment) == ("shared", None)
+    (step,) = load_task(make_task(toml, {"steps/a/instruction.md": "x"})).steps
+    assert (step.verifier.mode, step.verifier.environment) == ("shared", None)
 
 
 @pytest.mark.parametrize(
@@ -238,12 +238,12 @@ def test_a_prefix_comes_before_every_instruction(make_task):
     steps = '[[steps]]\nname = "one"\n[[steps]]\nname = "two"\nagent = {prompt_prefix = "Be brief."}\n'
     files = {"steps/one/instruction.md": "First.\n", "steps/two/instruction.md": "Second.\n"}
     task = load_task(make_task(f'[agent]\nprompt_prefix = "Be careful."\n{steps}', files))
-    assert [stage.instruction for stage in task.stages] == ["Be careful.\n\nFirst.\n", "Be brief.\n\nSecond.\n"]
+    assert [step.instruction for step in task.steps] == ["Be careful.\n\nFirst.\n", "Be brief.\n\nSecond.\n"]
 
 
 def test_a_reward_range_is_inherited_and_absent_unless_declared(make_task):
     files = {"steps/one/instruction.md": "x", "steps/two/instruction.md": "x"}
     steps = '[[steps]]\nname = "one"\n[[steps]]\nname = "two"\nverifier = {reward_range = [0, 5]}\n'
     task = load_task(make_task(f"[verifier]\nreward_range = [-1, 10]\n{steps}", files))
-    assert [stage.verifier.reward_range for stage in task.stages] == [(-1.0, 10.0), (0.0, 5.0)]
-    assert load_task(make_task(name="other")).stages[0].verifier.reward_range is None
+    assert [step.verifier.reward_range for step in task.steps] == [(-1.0, 10.0), (0.0, 5.0)]
+    assert load_task(make_task(name="other")).steps[0].verifier.reward_range is None

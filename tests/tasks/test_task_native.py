@@ -77,9 +77,9 @@ def test_everything_a_document_says(make_native):
     config = task.config
     assert (config.environment.docker_image, config.environment.memory_mb) == ("ubuntu:24.04", 512)
     assert (config.agent.timeout_sec, config.verifier.timeout_sec, config.solution.timeout_sec) == (90, 30, 10)
-    (stage,) = task.stages
-    assert stage.instruction == "Solve it.\n\n## Details\n\nMore."
-    assert (stage.tests_dirs, stage.solution_dir) == ((path / "verifier",), path / "oracle")
+    (step,) = task.steps
+    assert step.instruction == "Solve it.\n\n## Details\n\nMore."
+    assert (step.tests_dirs, step.solution_dir) == ((path / "verifier",), path / "oracle")
     document = task.document
     assert document is not None
     assert document.prompts.roles == {"coder": "You write.\n\n```\n## role:reviewer\n```"}
@@ -112,7 +112,7 @@ def test_sidecars_win_over_sections(make_native):
     ],
 )
 def test_the_base_prompt(make_native, body, base):
-    assert load_task(make_native("name: x\n", body)).stages[0].instruction == base
+    assert load_task(make_native("name: x\n", body)).steps[0].instruction == base
 
 
 def test_a_document_without_any_prompt(make_native):
@@ -291,7 +291,7 @@ Intent.
 )
 def test_the_chosen_strategy(make_native, choice, name, kind, command):
     files = {"verifier/test.sh": None, "verifier/verifier.md": VERIFIER.format(choice=choice)}
-    strategy = load_task(make_native("name: x\n", files=files)).stages[0].verifier.strategy
+    strategy = load_task(make_native("name: x\n", files=files)).steps[0].verifier.strategy
     assert strategy is not None
     assert (strategy.name, strategy.type, strategy.command) == (name, kind, command)
     assert strategy.outputs == {"reward_json": "/logs/verifier/reward.json"}
@@ -331,4 +331,4 @@ def test_a_native_task_with_steps(make_native):
             "steps:\n  - name: a\n  - name: b\n", "", {"steps/a/instruction.md": "A", "steps/b/instruction.md": "B"}
         )
     )
-    assert [(stage.name, stage.instruction) for stage in task.stages] == [("a", "A"), ("b", "B")]
+    assert [(step.name, step.instruction) for step in task.steps] == [("a", "A"), ("b", "B")]

@@ -110,5 +110,5 @@ def test_a_separate_verifier_has_services_of_its_own(make_task, name):
     ids=["main's own", "another service's"],
 )
 def test_what_is_always_kept_can_be_declared_in_other_words(make_task, declared, sources):
-    (stage,) = load_task(make_task(declared, COMPOSE)).stages
-    assert [(artifact.source, artifact.exclude) for artifact in stage.artifacts] == sources
+    (step,) = load_task(make_task(declared, COMPOSE)).steps
+    assert [(artifact.source, artifact.exclude) for artifact in step.artifacts] == sources

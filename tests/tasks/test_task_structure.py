@@ -76,7 +76,7 @@ def test_steps_may_bring_their_own_tests(make_task):
     own = {f"steps/{name}/{part}": "x" for name in ("one", "two") for part in ("instruction.md", "tests/test.sh")}
     task = make_task(STEPS, own)
     remove(task, ["tests/test.sh", "tests", "instruction.md"])
-    assert [stage.tests_dirs for stage in load_task(task).stages] == [
+    assert [step.tests_dirs for step in load_task(task).steps] == [
         (task / "steps/one/tests",),
         (task / "steps/two/tests",),
     ]
@@ -89,7 +89,7 @@ def test_steps_may_bring_their_own_tests(make_task):
 def test_a_separate_verifier_may_build_its_tests(make_task):
     task = make_task(SEPARATE, {"tests/Dockerfile": "FROM x"})
     remove(task, ["tests/test.sh"])
-    verifier = load_task(task).stages[0].verifier
+    verifier = load_task(task).steps[0].verifier
     assert verifier.build_dir == task / "tests"
     assert not verifier.uploads_tests
 
@@ -129,7 +129,7 @@ CANARY = [
 
 @pytest.mark.parametrize(("text", "seen"), CANARY)
 def test_the_agent_never_sees_the_canary(make_task, text, seen):
-    assert load_task(make_task("", {"instruction.md": text})).stages[0].instruction == seen
+    assert load_task(make_task("", {"instruction.md": text})).steps[0].instruction == seen
 
 
 UNREADABLE = [

@@ -315,7 +315,7 @@ def test_a_judge_has_defaults(make_task):
     assert judge is not None
     assert (judge.model, judge.rubric_path, judge.input_dir) == ("claude-sonnet-4-6", "tests/rubric.toml", "/app")
     assert (judge.input_type, judge.context) == ("deliverables", "")
-    assert task.stages[0].verifier.rubric == task.path / "tests/rubric.toml"
+    assert task.steps[0].verifier.rubric == task.path / "tests/rubric.toml"
 
 
 BAD_HOSTS = [

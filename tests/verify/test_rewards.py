@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from pytest_benchflow.core.errors import Category, RewardError
-from pytest_benchflow.verify import headline, read_rewards
+from pytest_benchflow.verify import primary_reward, read_rewards
 from pytest_benchflow.verify.rewards import parse_json, parse_txt
 
 
@@ -196,7 +196,7 @@ def test_a_bad_reward_is_of_its_own_category(tmp_path: Path) -> None:
     [({"reward": 0.3, "a": 1.0}, 0.3), ({"a": 0.2, "b": 1.0}, 0.6), ({"a": 0.25}, 0.25), ({"reward": 0.0}, 0.0)],
 )
 def test_the_threshold_looks_at_reward_or_else_the_mean(rewards: dict[str, float], number: float) -> None:
-    assert headline(rewards) == pytest.approx(number)
+    assert primary_reward(rewards) == pytest.approx(number)
 
 
 def outcome(parse: Callable[[str], object], text: str) -> object:

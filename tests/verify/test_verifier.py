@@ -55,7 +55,7 @@ def full(code: int) -> OSError:
 async def test_what_goes_wrong_first_is_told(
     sandbox: FakeSandbox, message: str, make_task: Callable[..., Path], tmp_path: Path
 ) -> None:
-    stage = load_task(make_task()).stages[0]
+    step = load_task(make_task()).steps[0]
     with pytest.raises(BenchflowError) as caught:
-        await Verifier(sandbox, stage, "/tests", {}, timeout_sec=5).run(tmp_path / "verifier")
+        await Verifier(sandbox, step, "/tests", {}, timeout_sec=5).run(tmp_path / "verifier")
     assert caught.value.message == message

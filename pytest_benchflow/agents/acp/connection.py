@@ -343,12 +343,12 @@ class Peer:
         """What went wrong on this side, or between the sides."""
         return self._transport.failure
 
-    def last_words(self, lines: int = 3) -> str:
+    def stderr_tail(self, lines: int = 3) -> str:
         """Return the last lines of the agent's standard error, as one."""
         kept = printable(self._tail.decode("utf-8", "replace")).strip().splitlines()[-lines:]
         return one_line(" | ".join(line.strip() for line in kept if line.strip()), 500)
 
-    async def obituary(self) -> str:
+    async def exit_summary(self) -> str:
         """Say how the agent ended, once its output did."""
         status: int | None = None
         with contextlib.suppress(TimeoutError):
@@ -356,7 +356,7 @@ class Peer:
                 status = await self._process.wait()
                 await asyncio.wait([self._stderr], timeout=1)
         how = "closed its output" if status is None else f"exited with status {status}"
-        words = self.last_words(1)
+        words = self.stderr_tail(1)
         return f"{how}: {words}" if words else how
 
     async def stop(self) -> None:

@@ -97,7 +97,7 @@ async def _step(session: AcpSession, method: str, params: Json) -> dict[str, Jso
             _with_words(session, f"{session.label} did not answer {method} within {limit:g} s")
         ) from None
     except Gone:
-        died = await session.peer.obituary()
+        died = await session.peer.exit_summary()
         missing = "exited with status 127" in died or "exited with status 126" in died
         raise HandshakeError(f"{session.label} {died}", retryable=False if missing else None) from None
     except Rejected as error:
@@ -109,7 +109,7 @@ async def _step(session: AcpSession, method: str, params: Json) -> dict[str, Jso
 
 
 def _with_words(session: AcpSession, text: str) -> str:
-    words = session.peer.last_words()
+    words = session.peer.stderr_tail()
     return f"{text}; it last printed: {words}" if words else text
 
 

@@ -212,7 +212,7 @@ class AcpSession:
         return answer.result() if in_time and answer.exception() is None else None
 
     async def _died(self) -> Ending:
-        detail = await self.peer.obituary()
+        detail = await self.peer.exit_summary()
         self._over = detail
         await self.peer.stop()
         return Died(detail)

@@ -168,14 +168,14 @@ class Bundle:
 
         return Mount(self.path, self.target, self.key)
 
-    async def put_in(self, sandbox: Sandbox, *, log: Path | None = None) -> str:
+    async def deploy(self, sandbox: Sandbox, *, log: Path | None = None) -> str:
         """Make the programs ready in a started sandbox and return their prefix there; they are in its `bin`.
 
         That is `target` unless the bundle cannot run there: then the image's own npm or pip installs the agent.
         """
-        from pytest_benchflow.agents.bundles.deploy import put_in
+        from pytest_benchflow.agents.bundles.deploy import deploy
 
-        return await put_in(self, sandbox, log)
+        return await deploy(self, sandbox, log)
 
     def facts(self) -> str:
         """Return what `read` needs, as text."""

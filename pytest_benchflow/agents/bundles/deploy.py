@@ -36,7 +36,7 @@ cat {own}/bundle.key 2>/dev/null
 """
 
 
-async def put_in(bundle: Bundle, sandbox: Sandbox, log: Path | None) -> str:
+async def deploy(bundle: Bundle, sandbox: Sandbox, log: Path | None) -> str:
     """Return the prefix of the bundle's programs in the sandbox, made ready if need be."""
     own = f"{bundle.target}-own"
     state, system, installed = await _look(bundle, sandbox, own)

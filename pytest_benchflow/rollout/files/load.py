@@ -55,7 +55,7 @@ class DictSource:
 
     def key(self, path: KeyPath) -> str | None:
         """Write `path` with dots."""
-        return ".".join(part for part in path if isinstance(part, str)) or None
+        return ".".join(role_agent for role_agent in path if isinstance(role_agent, str)) or None
 
     def table(self, name: str) -> str:
         """Write the name of a mapping."""

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from pytest_benchflow.configfile import Table, quoted, refuse
+from pytest_benchflow.configfile import Table, quoted, rule_error
 from pytest_benchflow.rollout.files.schema import (
     Env,
     Idle,
@@ -44,7 +44,7 @@ def _refused(advice: str) -> BeforeValidator:
 
     def check(value: object) -> object:
         if value:
-            raise refuse(f"is {quoted(value)}, which is not supported", advice)
+            raise rule_error(f"is {quoted(value)}, which is not supported", advice)
         return None
 
     return BeforeValidator(check)
@@ -52,7 +52,7 @@ def _refused(advice: str) -> BeforeValidator:
 
 def _job_mode(value: object) -> object:
     if value not in (None, "parallel-independent"):
-        raise refuse(f"is {quoted(value)}, which is not supported", "leave it out, rollouts are independent")
+        raise rule_error(f"is {quoted(value)}, which is not supported", "leave it out, rollouts are independent")
     return None
 
 
@@ -115,7 +115,7 @@ def _variables(value: object) -> object:
         return value
     for entry in value:
         if not isinstance(entry, str) or "=" not in entry.lstrip("="):
-            raise refuse(f"has {quoted(entry)}", "write NAME=value")
+            raise rule_error(f"has {quoted(entry)}", "write NAME=value")
     return dict(entry.split("=", 1) for entry in value)
 
 

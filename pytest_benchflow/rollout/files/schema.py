@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
-from pytest_benchflow.configfile import Table, quoted, refuse
+from pytest_benchflow.configfile import Table, quoted, rule_error
 from pytest_benchflow.core.errors import BadValue, BenchflowError
 from pytest_benchflow.rollout.users import parse_loop
 from pytest_benchflow.tasks import parse_source
@@ -31,13 +31,13 @@ def _idle(value: object) -> object:
 
 def _user_name(value: str) -> str:
     if not re.fullmatch(r"[a-z_][a-z0-9_-]{0,30}", value):
-        raise refuse(f"is {quoted(value)}", "use small letters, digits and dashes, or none for root")
+        raise rule_error(f"is {quoted(value)}", "use small letters, digits and dashes, or none for root")
     return "none" if value in ("root", "null") else value
 
 
 def _word(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9._-]+", value):
-        raise refuse(f"is {quoted(value)}", "use letters, digits, dots and dashes: it becomes part of test ids")
+        raise rule_error(f"is {quoted(value)}", "use letters, digits, dots and dashes: it becomes part of test ids")
     return value
 
 
@@ -45,19 +45,19 @@ def _loop(value: str) -> str:
     try:
         return str(parse_loop(value))
     except BadValue as error:
-        raise refuse(f"is wrong: {error.message}", error.advice or "") from None
+        raise rule_error(f"is wrong: {error.message}", error.advice or "") from None
 
 
 def _reference(value: str) -> str:
     module, _, name = value.partition(":")
     if not module or not name:
-        raise refuse(f"is {quoted(value)}", "write module:object or file.py:object")
+        raise rule_error(f"is {quoted(value)}", "write module:object or file.py:object")
     return value
 
 
 def _skill_mode(value: object) -> object:
     if value == "self-gen":
-        raise refuse(
+        raise rule_error(
             "is self-gen", "write one scene that makes the skill and one that uses it, as docs/scenes.md shows"
         )
     return value
@@ -161,7 +161,7 @@ def _source(value: object) -> object:
     try:
         spec = parse_source(value)
     except BenchflowError as error:
-        raise refuse(f"is wrong: {error.message}", error.advice or "write org/repo[@ref][:path]") from None
+        raise rule_error(f"is wrong: {error.message}", error.advice or "write org/repo[@ref][:path]") from None
     return {"repo": spec.repo, "path": spec.path or None, "ref": spec.ref}
 
 

@@ -253,8 +253,8 @@ class ComposeStarter:
     async def start(self, spec: SandboxSpec, image: ImageFacts, container_name: str) -> Container:
         """Bring the project up and return its main container."""
         project = self._projects[container_name]
-        if spec.beside in self._projects:
-            project.refuse_clash(self._projects[spec.beside])
+        if spec.coexists_with in self._projects:
+            project.refuse_clash(self._projects[spec.coexists_with])
         await self._starter.engine.thread(lambda: self._watcher.watch(project.name, project.directory))
         return await project.up(image)
 

@@ -15,14 +15,14 @@ from pytest_benchflow.rollout.artifacts import Kept, keep_artifacts, place_artif
 from pytest_benchflow.rollout.limits import UNLIMITED_AGENT_SEC, agent_limit, verifier_limit
 from pytest_benchflow.rollout.setup import must, run_setup_commands, verifier_spec, wait_until_healthy
 from pytest_benchflow.rollout.trajectory import write_text
-from pytest_benchflow.sandboxes import MAIN, emptied, service_of, stop_main
+from pytest_benchflow.sandboxes import MAIN, empty_dirs_script, service_of, stop_main
 from pytest_benchflow.verify import Verification, Verifier, output_tail
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout.config import RolloutConfig
-    from pytest_benchflow.rollout.recorder import Record
+    from pytest_benchflow.rollout.recorder import Recorder
     from pytest_benchflow.sandboxes import Backend, Sandbox
-    from pytest_benchflow.tasks import CollectHook, Stage, Task
+    from pytest_benchflow.tasks import CollectHook, Task, TaskStep
 
 
 _STEP_TIMEOUT_SEC = 180.0
@@ -30,14 +30,14 @@ _STEP_TIMEOUT_SEC = 180.0
 # One command for all of it, since every exec costs; the prompt comes through standard input.
 _PREPARE = f"""
 mkdir -p /logs/agent /logs/verifier /logs/artifacts && chmod 777 /logs/verifier /logs/artifacts || exit 1
-{emptied("/logs/agent")}
+{empty_dirs_script("/logs/agent")}
 cat >/instruction.md
 """
 
 
-def verifier_env(task: Task, stage: Stage, config: RolloutConfig) -> dict[str, str]:
+def verifier_env(task: Task, step: TaskStep, config: RolloutConfig) -> dict[str, str]:
     """Return the verifier's variables, filled in from the runner's environment."""
-    resolved = resolve_env(stage.verifier.env, os.environ, f"{task.file}: [verifier.env]")
+    resolved = resolve_env(step.verifier.env, os.environ, f"{task.file}: [verifier.env]")
     return {**resolved, **config.verifier_env}
 
 
@@ -46,7 +46,7 @@ def demand_variables(task: Task) -> None:
     environment = task.config.environment
     tables = [("environment.env", environment.env)]
     tables += [("environment.setup_commands.env", command.env) for command in environment.setup_commands]
-    for verifier in (stage.verifier for stage in task.stages):
+    for verifier in (step.verifier for step in task.steps):
         tables.append(("verifier.env", verifier.env))
         if (own := verifier.environment) is not None:
             tables.append(("verifier.environment.env", own.env))
@@ -56,53 +56,53 @@ def demand_variables(task: Task) -> None:
 
 
 @dataclass(slots=True)
-class StageRun:
-    """The work on one stage; all stages of a task share the agent's sandbox."""
+class StepRun:
+    """The work on one step; all steps of a task share the agent's sandbox."""
 
     config: RolloutConfig
     task: Task
-    stage: Stage
-    record: Record
+    step: TaskStep
+    recorder: Recorder
     backend: Backend
     sandbox: Sandbox
     _verifier_sandbox: Sandbox | None = field(default=None, init=False)
-    _taken_out: Stage | None = field(default=None, init=False)
+    _taken_out: TaskStep | None = field(default=None, init=False)
 
     @property
     def is_last(self) -> bool:
-        """Whether no other stage follows."""
-        return self.stage is self.task.stages[-1]
+        """Whether no other step follows."""
+        return self.step is self.task.steps[-1]
 
     @property
     def output(self) -> Path:
-        """Where the files of the stage go: the rollout's directory, or the step's in it."""
-        assert self.record.directory is not None  # setup() made it
-        step = self.stage.name
-        return self.record.directory if step is None else self.record.directory / "steps" / step
+        """Where the files of the step go: the rollout's directory, or the step's in it."""
+        assert self.recorder.directory is not None  # setup() made it
+        directory, name = self.recorder.directory, self.step.name
+        return directory if name is None else directory / "steps" / name
 
     async def prepare(self) -> None:
         """Put the prompt and the step's files in place, and wait until the environment is ready."""
-        stage, sandbox = self.stage, self.sandbox
-        done = await sandbox.exec(_PREPARE, user=0, stdin=stage.instruction.encode(), timeout_sec=_STEP_TIMEOUT_SEC)
+        step, sandbox = self.step, self.sandbox
+        done = await sandbox.exec(_PREPARE, user=0, stdin=step.instruction.encode(), timeout_sec=_STEP_TIMEOUT_SEC)
         if done.return_code:
             raise SandboxError(f"could not prepare the workspace: {done.stderr.strip()[:300]}")
-        if stage.workdir_dir is not None:
-            await sandbox.upload_dir(stage.workdir_dir, sandbox.workdir)
-            if (stage.workdir_dir / "setup.sh").exists():
-                await must(sandbox, "bash setup.sh", agent_limit(stage, self.config) or UNLIMITED_AGENT_SEC)
-        if stage.healthcheck is not None:
-            await wait_until_healthy(sandbox, stage.healthcheck)
+        if step.workdir_dir is not None:
+            await sandbox.upload_dir(step.workdir_dir, sandbox.workdir)
+            if (step.workdir_dir / "setup.sh").exists():
+                await must(sandbox, "bash setup.sh", agent_limit(step, self.config) or UNLIMITED_AGENT_SEC)
+        if step.healthcheck is not None:
+            await wait_until_healthy(sandbox, step.healthcheck)
 
     async def verify(self) -> Verification:
         """Take the agent's logs and artifacts out, then run the hidden tests, here or in a sandbox of their own."""
-        separate = self.stage.verifier.mode == "separate"
+        separate = self.step.verifier.mode == "separate"
         kept = await self._collect(ends_main=separate and self.is_last)
         into = self.output / "verifier"
         try:
             verifier = self._verifier(await self._fresh_sandbox(kept) if separate else self.sandbox)
             verified = await verifier.run(into)
         finally:
-            self.record.verifier_tail = output_tail(into)
+            self.recorder.verifier_tail = output_tail(into)
             await self.stop()
         if not separate and not self.is_last:
             await verifier.clear()
@@ -110,7 +110,7 @@ class StageRun:
 
     async def soft_verify(self, into: Path) -> Verification:
         """Run the hidden tests between two rounds, and take them and what they wrote away again."""
-        if self.stage.verifier.mode == "separate":
+        if self.step.verifier.mode == "separate":
             raise VerifierError("a task with a separate verifier cannot be verified between rounds")
         verifier = self._verifier(self.sandbox)
         try:
@@ -125,17 +125,17 @@ class StageRun:
             await sandbox.stop()
 
     async def recover(self) -> None:
-        """Take out what the agent left in a stage that broke before it was verified."""
-        if self._taken_out is not self.stage:
+        """Take out what the agent left in a step that broke before it was verified."""
+        if self._taken_out is not self.step:
             await self._take_logs()
-            await keep_artifacts(self.sandbox, self.stage.artifacts, self.output / "artifacts")
+            await keep_artifacts(self.sandbox, self.step.artifacts, self.output / "artifacts")
 
     async def _collect(self, *, ends_main: bool) -> list[Kept]:
         """Take out what the agent left; evidence in other services only once main cannot change it, if that may end."""
         await self._take_logs()
-        if self.record.outcome is AgentOutcome.NONZERO_EXIT:
-            write_text(self.output / "agent" / "exit-code.txt", f"{self.record.detail}\n")
-        hooks, artifacts = self.stage.verifier.collect, self.stage.artifacts
+        if self.recorder.outcome is AgentOutcome.NONZERO_EXIT:
+            write_text(self.output / "agent" / "exit-code.txt", f"{self.recorder.detail}\n")
+        hooks, artifacts = self.step.verifier.collect, self.step.artifacts
         await self._try_hooks([hook for hook in hooks if hook.service == MAIN])
         sidecars = [hook for hook in hooks if hook.service != MAIN]
 
@@ -147,14 +147,14 @@ class StageRun:
         return await keep_artifacts(self.sandbox, artifacts, self.output / "artifacts", before_services=before_services)
 
     async def _take_logs(self) -> None:
-        self._taken_out = self.stage
+        self._taken_out = self.step
         try:
             await self.sandbox.download_dir("/logs/agent", self.output / "agent")
         except FileNotFoundError:
-            self.record.notes.append("the agent removed /logs/agent")
+            self.recorder.notes.append("the agent removed /logs/agent")
         except SandboxError as error:
             # A flood of logs must not turn a rollout into an error; a sandbox that is gone tells so soon enough.
-            self.record.notes.append(f"/logs/agent could not be copied: {error.message}")
+            self.recorder.notes.append(f"/logs/agent could not be copied: {error.message}")
 
     async def _try_hooks(self, hooks: Sequence[CollectHook]) -> None:
         """Run collect hooks where they belong; the failure of one is noted and nothing more."""
@@ -164,22 +164,22 @@ class StageRun:
                 service = service_of(self.sandbox, hook.service)
                 await must(service, hook.command, hook.timeout_sec, user=hook.user)
             except BenchflowError as error:
-                self.record.notes.append(f"collect hook{where}: {error}")
+                self.recorder.notes.append(f"collect hook{where}: {error}")
 
     async def _stop_main(self) -> None:
         """End what the agent may have left running before anything else is looked at."""
         try:
             await stop_main(self.sandbox)
         except BenchflowError as error:
-            self.record.notes.append(f"main could not be stopped before its services were read: {error}")
+            self.recorder.notes.append(f"main could not be stopped before its services were read: {error}")
 
     async def _fresh_sandbox(self, kept: list[Kept]) -> Sandbox:
         """Start a sandbox for the verifier alone, with nothing of the agent's in it but the artifacts."""
-        spec = verifier_spec(self.task, self.stage, self.config, f"{self.record.name}-verifier")
+        spec = verifier_spec(self.task, self.step, self.config, f"{self.recorder.name}-verifier")
         if self.is_last and self.config.keep_sandbox == "never":
             await self.sandbox.stop()
         else:
-            spec = replace(spec, beside=self.sandbox.id)
+            spec = replace(spec, coexists_with=self.sandbox.id)
         self._verifier_sandbox = sandbox = self.backend.create(spec)
         await sandbox.start()
         await self._set_up(sandbox)
@@ -188,7 +188,7 @@ class StageRun:
 
     async def _set_up(self, sandbox: Sandbox) -> None:
         """Prepare the verifier's sandbox as its own table says, or as the agent's was if it is a copy of that."""
-        verifier = self.stage.verifier
+        verifier = self.step.verifier
         if verifier.environment is not None:
             where = f"{self.task.file}: [verifier.environment.setup_commands.env]"
             await run_setup_commands(sandbox, verifier.environment.setup_commands, where)
@@ -200,10 +200,10 @@ class StageRun:
 
     def _verifier(self, sandbox: Sandbox) -> Verifier:
         return Verifier(
-            sandbox=service_of(sandbox, self.stage.verifier.service),
-            stage=self.stage,
+            sandbox=service_of(sandbox, self.step.verifier.service),
+            step=self.step,
             target=self.task.tests_target,
-            env=verifier_env(self.task, self.stage, self.config),
-            timeout_sec=verifier_limit(self.stage, self.config),
-            upload=self.stage.verifier.uploads_tests,
+            env=verifier_env(self.task, self.step, self.config),
+            timeout_sec=verifier_limit(self.step, self.config),
+            upload=self.step.verifier.uploads_tests,
         )
