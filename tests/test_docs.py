@@ -86,8 +86,8 @@ def test_the_published_schema_is_the_models_own() -> None:
 def test_help_shows_every_option(pytester: pytest.Pytester) -> None:
     text = pytester.runpytest_subprocess("--help").stdout.str()
     for option in OPTIONS:
-        assert option.flag in text
-        assert not option.ini or f"{option.name} (" in text
+        assert str(option.option) in text
+        assert not option.ini or f"{option.ini_key} (" in text
 
 
 def test_the_conftest_recipes_work(project: Path, pytester: pytest.Pytester) -> None:

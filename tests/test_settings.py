@@ -4,23 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from pytest_benchflow.core.errors import UsageError
+from pytest_benchflow.core.settings import merge, settings_of
 from pytest_benchflow.plugin.options import is_asked_for
-from pytest_benchflow.plugin.settings import AgentChoice, Override, Settings, read_settings
+from pytest_benchflow.plugin.resolve import AgentChoice, choose_agents, run_settings
+from pytest_benchflow.plugin.settings import Override, read_settings
+from pytest_benchflow.rollout.config import RolloutConfig
+from pytest_benchflow.rollout.settings import RolloutSettings
 from pytest_benchflow.tasks import SourceSpec
 
-Read = Callable[..., Settings]
+Read = Callable[..., SimpleNamespace]
 
 
 @pytest.fixture
 def read(pytester: pytest.Pytester) -> Read:
     """Read the settings of a command line, with an ini file or a pyproject.toml beside it."""
 
-    def read_from(*args: str, ini: str = "", toml: str = "") -> Settings:
-        return read_settings(configured(pytester, *args, ini=ini, toml=toml))
+    def read_from(*args: str, ini: str = "", toml: str = "") -> SimpleNamespace:
+        config = configured(pytester, *args, ini=ini, toml=toml)
+        settings = read_settings(config)
+        run = run_settings(config, settings, None)
+        rollout = RolloutConfig(task_path=Path(), **merge(settings_of(RolloutSettings).values(), *settings.layers))
+        agents = choose_agents(settings, run, None)
+        return SimpleNamespace(**vars(rollout) | vars(run) | {"agents": agents, "overrides": settings.overrides})
 
     return read_from
 
@@ -38,7 +48,7 @@ def test_the_defaults(read: Read, pytester: pytest.Pytester) -> None:
     assert settings.agents == (AgentChoice("oracle"),)
     assert (settings.sandbox, settings.threshold, settings.trials, settings.concurrency) == ("auto", 1.0, 1, None)
     assert settings.jobs_dir == pytester.path / "jobs"
-    assert (settings.job_name, settings.json, settings.shard, settings.agent_timeout) == (None, None, None, None)
+    assert (settings.job_name, settings.json, settings.shard, settings.timeout) == (None, None, None, None)
     assert settings.timeout_multiplier == 1.0
     assert not any((settings.selftest, settings.dry_run, settings.report_only, settings.strict, settings.force_build))
 
@@ -79,20 +89,20 @@ def test_agents_and_their_models(read: Read, args: list[str], agents: list[Agent
         (["--bf-agent-timeout=0"], "--bf-agent-timeout is '0'; give a number above 0"),
         (["--bf-agent-timeout=10m"], "--bf-agent-timeout is '10m'; give a number above 0"),
         (["--bf-timeout-multiplier=-2"], "--bf-timeout-multiplier is '-2'; give a number above 0"),
-        (["--bf-shard=0/4"], "--bf-shard '0/4' is no slice; write I/N with 1 ≤ I ≤ N, for example 1/4"),
-        (["--bf-shard=5/4"], "--bf-shard '5/4' is no slice; write I/N with 1 ≤ I ≤ N, for example 1/4"),
-        (["--bf-shard=2"], "--bf-shard '2' is no slice; write I/N with 1 ≤ I ≤ N, for example 1/4"),
-        (["--bf-shard=1/0"], "--bf-shard '1/0' is no slice; write I/N with 1 ≤ I ≤ N, for example 1/4"),
-        (["--bf-agent-env=TOKEN"], "--bf-agent-env 'TOKEN' is no assignment; write NAME=value"),
-        (["--bf-agent-env=1A=secret"], "--bf-agent-env '1A' is no assignment; write NAME=value"),
-        (["--bf-verifier-env==x"], "--bf-verifier-env '' is no assignment; write NAME=value"),
-        (["--bf-job-name=a/b"], "--bf-job-name 'a/b' is no plain directory name; use letters, digits, . _ -"),
-        (["--bf-job-name=.."], "--bf-job-name '..' is no plain directory name; use letters, digits, . _ -"),
+        (["--bf-shard=0/4"], "--bf-shard '0/4' is not a slice; write I/N with 1 ≤ I ≤ N, for example 1/4"),
+        (["--bf-shard=5/4"], "--bf-shard '5/4' is not a slice; write I/N with 1 ≤ I ≤ N, for example 1/4"),
+        (["--bf-shard=2"], "--bf-shard '2' is not a slice; write I/N with 1 ≤ I ≤ N, for example 1/4"),
+        (["--bf-shard=1/0"], "--bf-shard '1/0' is not a slice; write I/N with 1 ≤ I ≤ N, for example 1/4"),
+        (["--bf-agent-env=TOKEN"], "--bf-agent-env 'TOKEN' is not an assignment; write NAME=value"),
+        (["--bf-agent-env=1A=secret"], "--bf-agent-env '1A' is not an assignment; write NAME=value"),
+        (["--bf-verifier-env==x"], "--bf-verifier-env '' is not an assignment; write NAME=value"),
+        (["--bf-job-name=a/b"], "--bf-job-name 'a/b' is not a plain directory name; use letters, digits, . _ -"),
+        (["--bf-job-name=.."], "--bf-job-name '..' is not a plain directory name; use letters, digits, . _ -"),
         ([f"--bf-job-name={'x' * 201}"], "--bf-job-name has 201 characters; use at most 200"),
         (["--bf-agent=,"], "--bf-agent names no agent; give at least one, for example oracle"),
-        (["--bf-sandbox="], "--bf-sandbox is ''; give a text"),
+        (["--bf-sandbox="], "--bf-sandbox is ''; expected a string"),
         (["--bf-keep-sandbox=sometimes"], "--bf-keep-sandbox is 'sometimes'; give never, failed or always"),
-        (["--bf-context-root=/nowhere"], "--bf-context-root: /nowhere is no directory"),
+        (["--bf-context-root=/nowhere"], "--bf-context-root: /nowhere is not a directory"),
     ],
 )
 def test_a_bad_option_is_one_line_that_names_it(read: Read, args: list[str], message: str) -> None:
@@ -107,7 +117,7 @@ def test_a_bad_option_is_one_line_that_names_it(read: Read, args: list[str], mes
         ("bf_threshold = x", "bf_threshold: could not convert string to float: 'x'; give a number"),
         ("bf_trials = 1.5", "bf_trials: invalid literal for int() with base 10: '1.5'; give a whole number"),
         ("bf_strict = maybe", "bf_strict: invalid truth value 'maybe'; give true or false"),
-        ('bf_prompt = "x', "bf_prompt: No closing quotation; give texts, quoted where they hold spaces"),
+        ('bf_prompt = "x', "bf_prompt: No closing quotation; expected strings, quoted where they hold spaces"),
         ("bf_trials = 0", "bf_trials is 0; give a whole number from 1 up"),
     ],
 )
@@ -125,10 +135,10 @@ def test_a_bad_ini_value_is_one_line_that_names_the_key(read: Read, ini: str, me
         ("[tool.benchflow]\nthreshold = true", "[tool.benchflow] threshold is True; give a number"),
         ("[tool.benchflow]\ntrials = 2.0", "[tool.benchflow] trials is 2.0; give a whole number from 1 up"),
         ("[tool.benchflow]\nstrict = 'yes'", "[tool.benchflow] strict is 'yes'; give true or false"),
-        ("[tool.benchflow]\nagent = 5", "[tool.benchflow] agent is 5; give a text or a list of texts"),
+        ("[tool.benchflow]\nagent = 5", "[tool.benchflow] agent is 5; expected a string or a list of strings"),
         (
             "[tool.benchflow]\nagents = 5",
-            "[tool.benchflow] agents is no array of tables; write [[tool.benchflow.agents]]",
+            "[tool.benchflow] agents is not an array of tables; write [[tool.benchflow.agents]]",
         ),
         ("[[tool.benchflow.agents]]\nnmae = 'a'", "[[tool.benchflow.agents]] nmae is not known; did you mean name?"),
         (
@@ -207,7 +217,7 @@ def test_every_ini_key_is_read(read: Read, pytester: pytest.Pytester) -> None:
     assert settings.jobs_dir == pytester.path / "out"
     assert settings.json == pytester.path / "r.json"
     assert (settings.agent_env, settings.verifier_env) == ({"A": "1", "B": "2"}, {"C": "3"})
-    assert (settings.agent_timeout, settings.timeout_multiplier) == (60.0, 2.0)
+    assert (settings.timeout, settings.timeout_multiplier) == (60.0, 2.0)
     assert settings.report_only
     assert settings.strict
     assert settings.force_build
@@ -232,7 +242,8 @@ def test_the_table_holds_a_nested_matrix(read: Read) -> None:
         """
     )
     assert settings.agents == (AgentChoice("gemini", ("flash", "pro")), AgentChoice("nop"))
-    assert settings.overrides == (Override("slow/*", 0.5, 3, 60.0), Override("hello", 0.5, 3, 60.0))
+    values = {"threshold": 0.5, "trials": 3, "timeout": 60.0}
+    assert settings.overrides == (Override("slow/*", values), Override("hello", values))
 
 
 def test_naming_agents_replaces_the_nested_ones(read: Read) -> None:
@@ -251,7 +262,7 @@ def test_naming_agents_replaces_the_nested_ones(read: Read) -> None:
     ],
 )
 def test_an_override_is_for_tasks_by_path_or_name(pattern: str, path: str, name: str, matches: bool) -> None:
-    assert Override(pattern).matches(path, name) is matches
+    assert Override(pattern, {}).matches(path, name) is matches
 
 
 def test_paths_of_the_command_line_are_relative_to_where_pytest_was_started(
@@ -262,7 +273,7 @@ def test_paths_of_the_command_line_are_relative_to_where_pytest_was_started(
     monkeypatch.chdir(below)
     settings = read("--bf-jobs-dir=out", "--bf-source=./tasks@main:easy")
     assert settings.jobs_dir == below / "out"
-    assert settings.sources == (SourceSpec(f"{below}/tasks", "main", "easy"),)
+    assert settings.source == (SourceSpec(f"{below}/tasks", "main", "easy"),)
 
 
 def test_paths_of_the_ini_file_are_relative_to_the_root(
@@ -272,7 +283,7 @@ def test_paths_of_the_ini_file_are_relative_to_the_root(
     monkeypatch.chdir(pytester.mkdir("below"))
     settings = read()
     assert settings.jobs_dir == pytester.path / "out"
-    assert settings.sources == (SourceSpec(f"{pytester.path}/tasks"),)
+    assert settings.source == (SourceSpec(f"{pytester.path}/tasks"),)
 
 
 def test_a_home_directory_is_expanded(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:

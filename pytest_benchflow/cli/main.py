@@ -100,14 +100,11 @@ def _days(text: str) -> float:
 
 
 def _schema(of: str) -> int:
-    if of == "rollout":
-        from pytest_benchflow.rollout import ROLLOUT_SCHEMA
-
-        print(ROLLOUT_SCHEMA.read_text("utf-8"), end="")
-        return 0
     import json
 
     from pytest_benchflow.reporting import Report
+    from pytest_benchflow.rollout import rollout_schema
 
-    print(json.dumps(Report.model_json_schema(), indent=2))
+    schema = rollout_schema() if of == "rollout" else Report.model_json_schema()
+    print(json.dumps(schema, indent=2, ensure_ascii=False))
     return 0

@@ -26,7 +26,7 @@ def lazy_exports(package: str, file: str) -> tuple[Callable[[str], object], Call
         """Import a public name when it is first used."""
         if name == "__all__":
             return sorted(homes())
-        if name.startswith("__") or name not in homes():
+        if name.startswith("_") or name not in homes():
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value: object = getattr(importlib.import_module(homes()[name]), name)
         setattr(sys.modules[package], name, value)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_benchflow.plugin.settings import MAX_TRIALS
 from pytest_benchflow.plugin.stash import as_pytest_outcome, get_session
+from pytest_benchflow.rollout.settings import MAX_TRIALS
 
 if TYPE_CHECKING:
     from pytest_benchflow.agents import Agent, Session

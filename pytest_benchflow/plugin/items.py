@@ -20,12 +20,11 @@ import pluggy
 import pytest
 
 from pytest_benchflow.plugin.outcome import judge
-from pytest_benchflow.plugin.settings import AgentChoice
+from pytest_benchflow.plugin.resolve import AgentChoice, modified_task, trials_of
 from pytest_benchflow.plugin.stash import as_pytest_outcome, expect_type, get_session
 
 if TYPE_CHECKING:
     from pytest_benchflow.configfile import TaskError
-    from pytest_benchflow.plugin.settings import Settings
     from pytest_benchflow.rollout import RolloutResult
     from pytest_benchflow.tasks import RunHints, TaskSummary
 
@@ -215,16 +214,11 @@ class TaskFile(pytest.Module):
             raise self.CollectError(str(self._found))
         head = self._modified(self._found)
         run = get_session(self.config)
-        settings = run.settings
         for problem in head.warnings:
             warn(self, str(problem))
-        trials = self._trials(head, settings)
+        trials = trials_of(run, self.nodeid.rpartition("/")[0], head.name, head.run)
         marks = _task_marks(head.tags, head.run, self.config.pluginmanager.hasplugin("timeout"))
-        return [self._item(head, cell, marks, run.sandbox_name, settings.selftest) for cell in run.cells(trials)]
-
-    def _trials(self, head: TaskSummary, settings: Settings) -> int:
-        folder = self.nodeid.rpartition("/")[0]
-        return settings.override_for(folder, head.name).trials or head.run.trials or settings.trials
+        return [self._item(head, cell, marks, run.sandbox_name, run.settings.selftest) for cell in run.cells(trials)]
 
     def _modified(self, head: TaskSummary) -> TaskSummary:
         """Let a conftest change the task; only then is the whole of it read here."""
@@ -234,7 +228,7 @@ class TaskFile(pytest.Module):
         from pytest_benchflow.tasks import load_task
 
         try:
-            task = get_session(self.config).modified_task(self, load_task(self.path))
+            task = modified_task(self, load_task(self.path))
         except BenchflowError as error:
             raise self.CollectError(str(error)) from None
         return replace(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,18 +13,16 @@ import pytest
 from pytest_benchflow.core.errors import BenchflowError, UsageError
 from pytest_benchflow.core.text import did_you_mean
 from pytest_benchflow.plugin.items import SceneChoice
-from pytest_benchflow.plugin.settings import AgentChoice, Settings
 
 if TYPE_CHECKING:
-    from pytest_benchflow.plugin.items import Cell
     from pytest_benchflow.plugin.session import BenchSession
-    from pytest_benchflow.rollout import RolloutConfig, RolloutFile
+    from pytest_benchflow.rollout import RolloutFile
 
 
 def add_sources(run: BenchSession) -> None:
     """Collect what `--bf-source` and the job file name, instead of the default paths if no path was given."""
     listed = [str(path) for path in run.job.tasks] if run.job is not None else []
-    if not run.settings.sources and not listed:
+    if not run.settings.source and not listed:
         return
     given = run.config.option.file_or_dir
     kept = run.config.args if given else []
@@ -40,7 +38,7 @@ def fetched_sources(run: BenchSession) -> list[str]:
     from pytest_benchflow.tasks import fetch_source
 
     try:
-        fetched = [fetch_source(source, cache_directory() / "sources") for source in run.settings.sources]
+        fetched = [fetch_source(source, cache_directory() / "sources") for source in run.settings.source]
     except BenchflowError as error:
         raise pytest.UsageError(f"--bf-source: {error}") from None
     run.notes += [source.note for source in fetched if source.note is not None]
@@ -49,21 +47,6 @@ def fetched_sources(run: BenchSession) -> list[str]:
 
 FOLDER = "scenes"
 _SUFFIXES = (".yaml", ".yml")
-
-#: Fields of a configuration that an option decides, if it was given.
-_OPTIONS = {
-    "sandbox": "bf_sandbox",
-    "sandbox_user": "bf_sandbox_user",
-    "sandbox_setup_timeout": "bf_sandbox_setup_timeout",
-    "threshold": "bf_threshold",
-    "timeout": "bf_agent_timeout",
-    "timeout_multiplier": "bf_timeout_multiplier",
-    "agent_idle_timeout": "bf_agent_idle_timeout",
-    "force_build": "bf_force_build",
-    "context_root": "bf_context_root",
-    "base_image_override": "bf_base_image_override",
-}
-_OF_THE_JOB = frozenset({"jobs_dir", "job_name", "rollout_name"})
 
 
 def find_scene_files(words: Iterable[str], root: Path, here: Path) -> list[Path]:
@@ -123,21 +106,6 @@ def choice_of(file: RolloutFile) -> SceneChoice:
     return SceneChoice(file.name, file.agents[0].name, file.agents[0].model, file.trials)
 
 
-def with_job(settings: Settings, job: RolloutFile) -> Settings:
-    """Return the settings of a run with what a job file says, where no option says otherwise."""
-    agents = tuple(AgentChoice(agent.name, (agent.model,)) for agent in job.agents)
-    given = settings.given
-    return replace(
-        settings,
-        agents=agents if agents and "bf_agent" not in given else settings.agents,
-        trials=job.trials if job.trials and "bf_trials" not in given else settings.trials,
-        concurrency=job.concurrency if job.concurrency and "bf_concurrency" not in given else settings.concurrency,
-        jobs_dir=job.jobs_dir if job.jobs_dir and "bf_jobs_dir" not in given else settings.jobs_dir,
-        sandbox=job.sandbox if job.sandbox and "bf_sandbox" not in given else settings.sandbox,
-        sources=(*settings.sources, *([job.source] if job.source else [])),
-    )
-
-
 def idle_keys(file: RolloutFile) -> list[str]:
     """Return what a file says that has no effect here."""
     retry = [f"{file.path}: retry has no effect here; use bf run, which tries again"] if file.retry else []
@@ -146,7 +114,13 @@ def idle_keys(file: RolloutFile) -> list[str]:
 
 def without_players(job: RolloutFile) -> RolloutFile:
     """Return a job for a self-test of its tasks, which pays for nobody."""
-    return replace(job, scenes=(), agents=(), prompts=None, user=None, loop_strategy=None)
+    return replace(
+        job,
+        scenes=(),
+        agents=(),
+        user=None,
+        values={name: value for name, value in job.values.items() if name not in ("prompts", "loop_strategy")},
+    )
 
 
 def keep_named(config: pytest.Config, items: list[pytest.Item], job: RolloutFile) -> None:
@@ -161,21 +135,3 @@ def keep_named(config: pytest.Config, items: list[pytest.Item], job: RolloutFile
         config.hook.pytest_deselected(items=others)
         dropped = set(others)
         items[:] = [item for item in items if item not in dropped]
-
-
-def with_file(config: RolloutConfig, file: RolloutFile, cell: Cell | None, decided: Set[str]) -> RolloutConfig:
-    """Return a configuration with what a file says, where no option or marker has decided it."""
-    said = {
-        key: value
-        for key, value in file.said().items()
-        if key not in _OF_THE_JOB and _OPTIONS.get(key) not in decided and key != "agent_env"
-    }
-    effort = config.reasoning_effort
-    scenes = file.scenes_for(cell.agent if cell else config.agent, cell.model if cell else config.model, effort)
-    if scenes:
-        said |= {"scenes": scenes, "prompts": None}
-    elif file.prompts is not None and "bf_prompt" not in decided:
-        said["prompts"] = file.prompts
-    if file.agents and effort is None:
-        said["reasoning_effort"] = file.agents[0].reasoning_effort
-    return replace(config, **said, agent_env={**file.agent_env, **config.agent_env})

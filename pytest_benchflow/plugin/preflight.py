@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def refuse_missing(run: BenchSession, cells: Iterable[Cell], task_file: Path) -> None:
     """Raise one error that lists everything the selected cells lack, unless they are to be skipped."""
-    if run.settings.missing_credentials == "skip":
+    if run.defaults.missing_credentials == "skip":
         return
     found = {lack: cell for cell in cells if (lack := lacking(run, cell, task_file)) is not None}
     if found:
@@ -39,7 +39,7 @@ def lacking(run: BenchSession, cell: Cell, task_file: Path) -> str | None:
     agent = run.agents.get(cell.agent)
     if not agent.calls_model:
         return None
-    request = AgentRequest(cell.model, run.settings.effort, run.settings.agent_env)
+    request = AgentRequest(cell.model, run.defaults.reasoning_effort, run.defaults.agent_env)
     try:
         agent.access(load_task(task_file), request)
     except (TaskError, MissingVariables):
@@ -98,7 +98,7 @@ def _lacks(run: BenchSession, item: RolloutItem, backend: Backend) -> str | None
         refuse_unsupported(task, backend, [agent])
         demand_variables(task)
         if not agent.calls_model:
-            agent.access(task, AgentRequest(env=run.settings.agent_env))
+            agent.access(task, AgentRequest(env=run.defaults.agent_env))
     except CannotRunHere as reason:
         return f"will be skipped: {reason}"
     except BenchflowError as error:

@@ -186,7 +186,7 @@ def no_rollout(
         scene=cell.scene,
         trial=cell.trial,
         sandbox=run.sandbox_name,
-        threshold=run.settings.threshold,
+        threshold=run.defaults.threshold,
         error=error,
         skipped=skipped,
         started_at=now,

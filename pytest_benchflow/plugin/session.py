@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-import os
 import time
 import uuid
 from collections.abc import Coroutine
@@ -20,16 +19,27 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pytest
 
-from pytest_benchflow.core.errors import UsageError
+from pytest_benchflow.core.settings import merge, settings_of
 from pytest_benchflow.plugin.items import Cell, SceneChoice, cells
-from pytest_benchflow.plugin.settings import AgentChoice, Settings, default_concurrency, job_name, read_settings
+from pytest_benchflow.plugin.resolve import (
+    choose_agents,
+    default_concurrency,
+    marked_task,
+    modified_task,
+    rollout_config,
+    run_settings,
+    with_own_models,
+)
+from pytest_benchflow.plugin.settings import Settings, read_settings
 from pytest_benchflow.plugin.stash import as_pytest_outcome, attribute_errors_to, expect_type
+from pytest_benchflow.rollout import RolloutConfig
+from pytest_benchflow.rollout.settings import RolloutSettings, RunSettings
 
 if TYPE_CHECKING:
     from pytest_benchflow.agents import AgentRegistry
     from pytest_benchflow.jobs import Engine
     from pytest_benchflow.plugin.items import RolloutItem
-    from pytest_benchflow.rollout import Resources, Rollout, RolloutConfig, RolloutFile, RolloutResult
+    from pytest_benchflow.rollout import Resources, Rollout, RolloutFile, RolloutResult
     from pytest_benchflow.sandboxes import SandboxRegistry
     from pytest_benchflow.tasks import Task, TaskIndex
 
@@ -69,7 +79,6 @@ class EngineProxy:
         return repr(self._bf_target)
 
 
-_EXAMPLES = {"bf_threshold": "0.8", "bf_timeout": "600"}
 _JOB = pytest.StashKey[tuple[str, str]]()
 
 
@@ -87,25 +96,25 @@ class BenchSession:
 
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
-        self.settings: Settings = read_settings(config)
-        self.job = self._read_job()
-        if self.job is not None:
-            from pytest_benchflow.plugin.job_files import with_job
-
-            self.settings = with_job(self.settings, self.job)
         self.is_worker = hasattr(config, "workerinput")
+        self.given: Settings = read_settings(config)
+        self.job = self._read_job()
+        self.settings: RunSettings = run_settings(config, self.given, self.job)
+        self.layers = (*self.given.layers, *([] if self.job is None else [self.job.layer("job file")]))
         self.run_id, self.job_name = job_of(config)
-        if self.job is not None and self.job.job_name is not None and self.settings.job_name is None:
-            self.job_name = job_name(self.job.job_name, f"{self.job.path}: job_name")
+        if self.settings.job_name is not None:
+            self.job_name = self.settings.job_name
         self._engine: Engine | None = None
         self._cells: dict[int, list[Cell]] = {}
         self.notes: list[str] = []
         self.futures: dict[str, Future[RolloutResult]] = {}
-        for name in (*(agent.name for agent in self.settings.agents), *self._scene_agents()):
+        choices = choose_agents(self.given, self.settings, self.job)
+        for name in (*(choice.name for choice in choices), *self._scene_agents()):
             self.agents.get(name)
         self._note_files()
-        self.settings = replace(self.settings, agents=tuple(map(self._with_own_models, self.settings.agents)))
-        self.sandbox_name, self.sandbox_reason = self.sandboxes.resolve(self.settings.sandbox)
+        self.agent_choices = tuple(with_own_models(choice, self.agents) for choice in choices)
+        self.defaults = RolloutConfig(task_path=Path(), **merge(settings_of(RolloutSettings).values(), *self.layers))
+        self.sandbox_name, self.sandbox_reason = self.sandboxes.resolve(self.defaults.sandbox)
 
     @cached_property
     def agents(self) -> AgentRegistry:
@@ -146,25 +155,28 @@ class BenchSession:
 
     def _read_job(self) -> RolloutFile | None:
         """Read the job file, if there is one."""
-        if self.settings.job_file is None:
+        said = merge(settings_of(RunSettings).values(), *self.given.layers)
+        if said.get("config") is None:
             return None
         from pytest_benchflow.plugin.job_files import without_players
         from pytest_benchflow.rollout import load_rollout_file
 
-        job = load_rollout_file(self.settings.job_file)
-        return without_players(job) if self.settings.selftest else job
+        job = load_rollout_file(said["config"])
+        return without_players(job) if said.get("selftest") else job
 
     @cached_property
     def scenes(self) -> dict[str, RolloutFile]:
         """The scene axis by name: scene files, and a job file that has scenes."""
-        if not self.settings.scenes and self.job is None:
+        if not self.settings.scene and self.job is None:
             return {}
-        from pytest_benchflow.plugin.job_files import read_scenes, refuse_idle_options
+        from pytest_benchflow.plugin.job_files import find_scene_files, read_scenes, refuse_idle_options
 
         own = {self.job.name: self.job} if self.job is not None and self.job.scenes else {}
-        found = {**own, **read_scenes(self.settings.scenes)}
-        refuse_idle_options(self.config, [*found.values()])
-        return found
+        words = () if self.settings.selftest else self.settings.scene
+        here = self.config.rootpath if self.config.getoption("bf_scene") is None else self.config.invocation_params.dir
+        files = {**own, **read_scenes(find_scene_files(words, self.config.rootpath, here))}
+        refuse_idle_options(self.config, [*files.values()])
+        return files
 
     @property
     def width(self) -> int:
@@ -202,34 +214,16 @@ class BenchSession:
         """The job's directory, made on first use and shared by all processes of the run."""
         from pytest_benchflow.jobs import claim_job_directory
 
-        exact = self.settings.job_name is not None
+        exact = self.config.getoption("bf_job_name") is not None
         return claim_job_directory(self.settings.jobs_dir, self.job_name, self.run_id, exact=exact)
 
     def cells(self, trials: int) -> list[Cell]:
         """Return the cells of a task that asks for so many trials; they are the same for every such task."""
         if trials not in self._cells:
             self._cells[trials] = cells(
-                self.settings.agents, trials, lambda name: self.agents.get(name).takes_model, self._scene_choices()
+                self.agent_choices, trials, lambda name: self.agents.get(name).takes_model, self._scene_choices()
             )
         return self._cells[trials]
-
-    def _with_own_models(self, choice: AgentChoice) -> AgentChoice:
-        """Return an agent without the models that `agent=model` means for other ones; aliases are the same agent."""
-        own: list[str | None] = []
-        for model in choice.models:
-            word, _, rest = (model or "").partition("=")
-            owner = self._agent_called(word) if rest else None
-            if owner is None:
-                own.append(model)
-            elif owner == self._agent_called(choice.name):
-                own.append(rest)
-        return replace(choice, models=tuple(own) or (None,))
-
-    def _agent_called(self, word: str) -> str | None:
-        try:
-            return self.agents.get(word).name
-        except UsageError:
-            return None
 
     def _scene_agents(self) -> list[str]:
         """Return the agents that scene files name; reading them here makes what is wrong with them a usage error."""
@@ -280,79 +274,16 @@ class BenchSession:
         from pytest_benchflow.plugin.items import RolloutItem
         from pytest_benchflow.tasks import load_task
 
-        task = load_task(Path(node.head.file) if isinstance(node, RolloutItem) else self._marked_task(node))
-        return self.modified_task(node, task)
-
-    def modified_task(self, node: pytest.Item | pytest.Collector, task: Task) -> Task:
-        """Return a task as the hooks want it."""
-        from pytest_benchflow.tasks import Task
-
-        changed = node.ihook.pytest_bf_modify_task(task=task)
-        return task if changed is None else expect_type(changed, Task, "pytest_bf_modify_task", "returned")
+        path = Path(node.head.file) if isinstance(node, RolloutItem) else marked_task(node)
+        return modified_task(node, load_task(path))
 
     def config_of(self, node: pytest.Item, task: Task) -> RolloutConfig:
-        """Return the configuration of a node's rollout: markers, then the task, then the settings."""
-        from pytest_benchflow.rollout import RolloutConfig
-
-        settings, cell = self.settings, getattr(node, "cell", None)
-        if cell is not None and node.get_closest_marker("bf_trials") is not None:
-            advice = "set trials in the task file or in [[tool.benchflow.overrides]]"
-            raise UsageError(f"{node.nodeid}: bf_trials comes too late for a task", advice=advice)
-        override = settings.override_for(self._relative(task.path), task.name)
-        threshold = _first(_argument(node, "bf_threshold"), override.threshold, task.run.threshold)
-        on_command_line = settings.agent_timeout if self.config.getoption("bf_agent_timeout") is not None else None
-        timeout = _first(
-            _argument(node, "bf_timeout"),
-            on_command_line,
-            override.timeout,
-            settings.agent_timeout,
-            task.run.timeout_sec,
-        )
-        config = RolloutConfig(
-            task_path=task.path,
-            agent=cell.agent if cell else settings.agents[0].name,
-            model=cell.model if cell else settings.agents[0].models[0],
-            reasoning_effort=settings.effort,
-            prompts=settings.prompts,
-            trial=cell.trial if cell else _trial_of(node),
-            sandbox=self.sandbox_name,
-            sandbox_user=settings.sandbox_user,
-            sandbox_setup_timeout=settings.sandbox_setup_timeout,
-            threshold=settings.threshold if threshold is None else threshold,
-            timeout=timeout,
-            agent_idle_timeout=settings.agent_idle_timeout,
-            timeout_multiplier=settings.timeout_multiplier,
-            missing_credentials=settings.missing_credentials,
-            agent_env=settings.agent_env,
-            verifier_env=settings.verifier_env,
-            force_build=settings.force_build,
-            base_image_override=settings.base_image_override,
-            context_root=settings.context_root,
-            keep_sandbox=settings.keep_sandbox,
-            jobs_dir=self.job_directory.parent,
-            job_name=self.job_directory.name,
-            key=node.nodeid,
-        )
-        marked = {"bf_threshold": _argument(node, "bf_threshold"), "bf_agent_timeout": _argument(node, "bf_timeout")}
-        decided = {*settings.given, *(name for name, value in marked.items() if value is not None)}
-        config = self._with_files(config, cell, decided)
-        changed = node.ihook.pytest_bf_modify_config(config=config, task=task)
-        return config if changed is None else expect_type(changed, RolloutConfig, "pytest_bf_modify_config", "returned")
-
-    def _with_files(self, config: RolloutConfig, cell: Cell | None, decided: set[str]) -> RolloutConfig:
-        scene = self.scenes.get(cell.scene) if cell is not None and cell.scene is not None else None
-        files = [file for file in (self.job, None if scene is self.job else scene) if file is not None]
-        if not files:
-            return config
-        from pytest_benchflow.plugin.job_files import with_file
-
-        for file in files:
-            config = with_file(config, file, cell, decided)
-        return replace(config, scene=cell.scene if cell else None)
+        """Return the configuration of a node's rollout."""
+        return rollout_config(self, node, task)
 
     def open_rollout(self, config: RolloutConfig, task: Task | None = None) -> Rollout:
         """Return a rollout of this run; nothing has started yet."""
-        from pytest_benchflow.rollout import Rollout, RolloutConfig
+        from pytest_benchflow.rollout import Rollout
         from pytest_benchflow.tasks import load_task
 
         expect_type(config, RolloutConfig, "the configuration", "is")
@@ -379,34 +310,3 @@ class BenchSession:
     def shown(self, path: str) -> str:
         """Return a path as short as the user would write it here."""
         return path.removeprefix(f"{self.config.invocation_params.dir}/")
-
-    def _relative(self, path: Path) -> str:
-        return os.path.relpath(path, self.config.rootpath)
-
-    def _marked_task(self, node: pytest.Item) -> Path:
-        marker = node.get_closest_marker("bf_task")
-        if marker is None or len(marker.args) != 1:
-            raise UsageError(f"{node.nodeid} names no task", advice='mark it with @pytest.mark.bf_task("tasks/NAME")')
-        path = Path(marker.args[0])
-        beside = node.path.parent / path
-        return beside if beside.exists() else self.config.rootpath / path
-
-
-def _argument(node: pytest.Item, marker_name: str) -> float | None:
-    marker = node.get_closest_marker(marker_name)
-    if marker is None:
-        return None
-    if len(marker.args) != 1 or isinstance(marker.args[0], bool) or not isinstance(marker.args[0], int | float):
-        raise UsageError(
-            f"{node.nodeid}: {marker_name} takes one number", advice=f"write {marker_name}({_EXAMPLES[marker_name]})"
-        )
-    return float(marker.args[0])
-
-
-def _trial_of(node: pytest.Item) -> int:
-    callspec = getattr(node, "callspec", None)
-    return 1 if callspec is None else int(callspec.params.get("bf_trial", 1))
-
-
-def _first(*values: float | None) -> float | None:
-    return next((value for value in values if value is not None), None)

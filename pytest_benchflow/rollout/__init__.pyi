@@ -2,11 +2,9 @@ from .checks import (
     refuse_unsupported as refuse_unsupported,
 )
 from .config import (
-    PreAgentHook as PreAgentHook,
     RolloutConfig as RolloutConfig,
 )
 from .files import (
-    ROLLOUT_SCHEMA as ROLLOUT_SCHEMA,
     load_rollout_file as load_rollout_file,
     rollout_config_from_dict as rollout_config_from_dict,
     rollout_config_from_yaml as rollout_config_from_yaml,
@@ -15,6 +13,9 @@ from .files import (
 )
 from .files.model import (
     RolloutFile as RolloutFile,
+)
+from .files.schema import (
+    rollout_schema as rollout_schema,
 )
 from .resources import (
     Resources as Resources,
@@ -36,6 +37,9 @@ from .scenes import (
     compile_scenes_to_steps as compile_scenes_to_steps,
     document_prompts as document_prompts,
     document_scenes as document_scenes,
+)
+from .settings import (
+    PreAgentHook as PreAgentHook,
 )
 from .setup import (
     agent_spec as agent_spec,

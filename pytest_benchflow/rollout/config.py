@@ -1,85 +1,44 @@
-"""The configuration of one rollout: one agent, or a scene of several, on one task, once."""
+"""The configuration of one rollout: its settings, its task, and where its results go."""
 
 from __future__ import annotations
 
 import hashlib
-import math
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeGuard
+from typing import TYPE_CHECKING
 
 from pytest_benchflow.core.errors import BadValue
-from pytest_benchflow.rollout.scenes import Scene
+from pytest_benchflow.core.settings import Limit, Number, complete, settings_of
+from pytest_benchflow.rollout.settings import PreAgentHook, RolloutSettings, RunSettings
 
 if TYPE_CHECKING:
-    from pytest_benchflow.rollout.users import BaseUser
-    from pytest_benchflow.sandboxes import Sandbox
-    from pytest_benchflow.services import ServiceConfig
+    from pytest_benchflow.rollout.scenes import Scene
 
+_LONGEST_TASK_NAME = 64
 
-KeepSandbox = Literal["never", "failed", "always"]
-SkillMode = Literal["no-skill", "with-skill"]
-_LONGEST_NAME = 64
-MissingCredentials = Literal["error", "skip"]
-PreAgentHook = Callable[["Sandbox"], Awaitable[None]]
-
-IDLE_TIMEOUT_SEC = 600.0
-USER_SETUP_TIMEOUT_SEC = 120.0
+complete(RolloutSettings)
+complete(RunSettings)
 
 
 @dataclass(frozen=True, kw_only=True)
-class RolloutConfig:
-    """Everything that decides what a rollout does; `config.json` is written from it before anything starts."""
+class RolloutConfig(RolloutSettings):
+    """Everything that decides what one rollout does; `config.json` is written from it before anything starts.
+
+    Make one with keywords, change one with `dataclasses.replace`; a value that cannot be is a ValueError.
+    """
 
     task_path: Path
     agent: str = "oracle"
     model: str | None = None
-    reasoning_effort: str | None = None
-    prompts: Sequence[str | None] | str | None = None
-    """One turn per entry; None stands for the task's own prompt."""
-    scenes: Sequence[Scene] = ()
-    """Roles and turns; without any, `agent` takes all `prompts`."""
     scene: str | None = None
     """Name of this configuration in ids and reports, where there are several."""
-    sandbox: str = "auto"
     trial: int = 1
-    threshold: float = 1.0
-    timeout: float | None = None
-    """Seconds for the agent; None leaves the task's own limit, which may be none at all."""
-    agent_idle_timeout: float | None = IDLE_TIMEOUT_SEC
-    """Seconds without a sign of life after which a prompt is stopped; None or 0 for no limit."""
-    timeout_multiplier: float = 1.0
-    agent_env: Mapping[str, str] = field(default_factory=dict)
-    verifier_env: Mapping[str, str] = field(default_factory=dict)
-    sandbox_user: str | None = "agent"
-    """Who agents are inside; None for root."""
-    sandbox_setup_timeout: float = USER_SETUP_TIMEOUT_SEC
-    user: BaseUser | None = None
-    """Speaks to the agent round by round, instead of prompts."""
-    max_user_rounds: int = 5
-    oracle_access: bool = False
-    """Whether the user is told the task's solution."""
-    loop_strategy: str | None = None
-    """A ready user, for example `verify-retry:k=3`."""
     pre_agent_hooks: Sequence[PreAgentHook] = ()
     uploads: Mapping[str | Path, str] = field(default_factory=dict)
     """Host paths to put in the sandbox, by where they come from."""
-    services: Sequence[str | ServiceConfig] = ()
-    skills_dir: Path | None = None
-    """Skills that every role is given; needs `skill_mode="with-skill"`."""
-    skill_mode: SkillMode = "no-skill"
     skip_verify: bool = False
-    missing_credentials: MissingCredentials = "error"
-    """Whether an agent that cannot reach its model is an error or a reason to skip."""
-    force_build: bool = False
-    base_image_override: str | None = None
-    """Image that the task's Dockerfile stands on instead of its own."""
-    context_root: Path | None = None
-    """Where files come from that the Dockerfile copies and its directory does not have."""
-    keep_sandbox: KeepSandbox = "never"
-    """When to leave the sandbox for inspection; an interrupted rollout leaves none."""
     jobs_dir: Path = Path("jobs")
     job_name: str | None = None
     rollout_name: str | None = None
@@ -110,12 +69,12 @@ class RolloutConfig:
         self._check_user()
 
     def _check_numbers(self) -> None:
-        if not _is_number(self.threshold):
-            raise BadValue(f"threshold is {self.threshold!r}", advice="give a number")
-        for name in ("timeout", "timeout_multiplier", "sandbox_setup_timeout"):
-            value: object = getattr(self, name)
-            if value is not None and not (_is_number(value) and value > 0):
-                raise BadValue(f"{name} is {value!r}", advice="give a number above 0")
+        for name, declared in settings_of(RolloutSettings).items():
+            value, kind = getattr(self, name), declared.kind
+            if not isinstance(kind, Number) or isinstance(kind, Limit) or (value is None and declared.default is None):
+                continue
+            if isinstance(value, str) or not kind.accepts(value):
+                raise BadValue(f"{name} is {value!r}", advice=kind.expected)
 
     def _check_user(self) -> None:
         if self.user is not None and self.loop_strategy is not None:
@@ -130,6 +89,8 @@ class RolloutConfig:
         """The scenes, or the one that agent, model and prompts stand for."""
         if self.scenes:
             return tuple(self.scenes)
+        from pytest_benchflow.rollout.scenes import Scene
+
         prompts = None if self.prompts is None else [*self.prompts]
         return (
             Scene.single(agent=self.agent, model=self.model, reasoning_effort=self.reasoning_effort, prompts=prompts),
@@ -158,55 +119,35 @@ class RolloutConfig:
         return f"{_word(task_name)}__{hashlib.sha256(f'{key}#{attempt}'.encode()).hexdigest()[:8]}"
 
     def keeps_sandbox(self, *, passed: bool) -> bool:
-        """Say whether a sandbox is to be left after a rollout that ended so."""
+        """Return whether a sandbox is to be left after a rollout that ended so."""
         return self.keep_sandbox == "always" or (self.keep_sandbox == "failed" and not passed)
 
     def public(self) -> dict[str, object]:
         """Return what may be written to disk: of the environments only the names."""
+        settings = settings_of(RolloutSettings)
         return {
             "task_path": str(self.task_path),
             "agent": self.primary_agent,
             "model": self.primary_model,
-            "reasoning_effort": self.reasoning_effort,
-            "prompts": None if self.prompts is None else [*self.prompts],
+            **{name: declared.kind.public(getattr(self, name)) for name, declared in settings.items()},
             "scene": self.scene,
             "scenes": [_public_scene(scene) for scene in self.effective_scenes],
-            "sandbox": self.sandbox,
-            "sandbox_user": self.sandbox_user,
-            "sandbox_setup_timeout": self.sandbox_setup_timeout,
             "trial": self.trial,
-            "threshold": self.threshold,
-            "timeout": self.timeout,
             "agent_idle_timeout": self.idle_limit,
-            "timeout_multiplier": self.timeout_multiplier,
-            "agent_env": sorted(self.agent_env),
-            "verifier_env": sorted(self.verifier_env),
             "user": None if self.user is None else type(self.user).__name__,
             "max_user_rounds": self.max_user_rounds,
             "oracle_access": self.oracle_access,
-            "loop_strategy": self.loop_strategy,
             "pre_agent_hooks": [getattr(hook, "__name__", type(hook).__name__) for hook in self.pre_agent_hooks],
             "services": [one if isinstance(one, str) else one.name for one in self.services],
-            "skills_dir": None if self.skills_dir is None else str(self.skills_dir),
-            "skill_mode": self.skill_mode,
             "skip_verify": self.skip_verify,
-            "missing_credentials": self.missing_credentials,
             "uploads": sorted(self.uploads.values()),
-            "force_build": self.force_build,
-            "base_image_override": self.base_image_override,
-            "context_root": None if self.context_root is None else str(self.context_root),
-            "keep_sandbox": self.keep_sandbox,
             "key": self.key,
         }
 
 
-def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
 def _word(name: str) -> str:
     """Return a name as a directory can have it that people and other tools meet: any task's own may hold anything."""
-    return re.sub(r"[^\w.+-]+", "-", name).encode()[:_LONGEST_NAME].decode(errors="ignore")
+    return re.sub(r"[^\w.+-]+", "-", name).encode()[:_LONGEST_TASK_NAME].decode(errors="ignore")
 
 
 def _public_scene(scene: Scene) -> dict[str, object]:

@@ -140,10 +140,9 @@ def test_the_threshold_decides(three: Project) -> None:
     three.run("tasks/half", "--bf-threshold=0.51").assert_outcomes(failed=1)
 
 
-def test_a_marker_beats_the_task_which_beats_the_option(project: Project) -> None:
-    project.task("tasks/option", test=HALF)
-    project.task("tasks/task", test=HALF, toml="[benchflow]\nthreshold = 0.4\n")
+def test_a_marker_beats_the_command_line_which_beats_the_task(project: Project) -> None:
     project.task("tasks/marker", test=HALF, toml="[benchflow]\nthreshold = 0.9\n")
+    project.task("tasks/task", test=HALF, toml="[benchflow]\nthreshold = 0.4\n")
     project.write(
         {
             "conftest.py": """
@@ -153,15 +152,13 @@ def test_a_marker_beats_the_task_which_beats_the_option(project: Project) -> Non
                 for item in items:
                     if "tasks/marker/" in item.nodeid:
                         item.add_marker(pytest.mark.bf_threshold(0.5))
-            """
+            """,
+            "pytest.ini": "[pytest]\nbf_threshold = 0.6\n",
         }
     )
+    project.run("tasks").assert_outcomes(passed=2)  # the task's own threshold beats that of the whole project
     project.run("tasks", "--bf-threshold=0.6", "-v").stdout.fnmatch_lines(
-        [
-            "tasks/marker/task.toml::oracle PASSED*",
-            "tasks/option/task.toml::oracle FAILED*",
-            "tasks/task/task.toml::oracle PASSED*",
-        ]
+        ["tasks/marker/task.toml::oracle PASSED*", "tasks/task/task.toml::oracle FAILED*"]
     )
 
 
@@ -309,8 +306,8 @@ def test_a_job_name_that_is_taken_is_refused_before_anything_runs(project: Proje
         (["--bf-sandbox=locl"], "unknown sandbox 'locl'; did you mean local?"),
         (["--bf-trials=0"], "--bf-trials is '0'; give a whole number from 1 up"),
         (["--bf-threshold=nan"], "--bf-threshold is 'nan'; give a number"),
-        (["--bf-shard=3/2"], "--bf-shard '3/2' is no slice; write I/N with 1 ≤ I ≤ N, for example 1/4"),
-        (["--bf-agent-env=NOVALUE"], "--bf-agent-env 'NOVALUE' is no assignment; write NAME=value"),
+        (["--bf-shard=3/2"], "--bf-shard '3/2' is not a slice; write I/N with 1 ≤ I ≤ N, for example 1/4"),
+        (["--bf-agent-env=NOVALUE"], "--bf-agent-env 'NOVALUE' is not an assignment; write NAME=value"),
         (["--bf-jobs-dir=pytest.ini"], "cannot be made: Not a directory; choose another --bf-jobs-dir"),
         (["--bf-jobs-dir=pytest.ini", "-n", "2"], "cannot be made: Not a directory; choose another --bf-jobs-dir"),
         (["--bf-json=tasks"], "/tasks cannot be written; name a file in a directory of yours"),

@@ -318,7 +318,7 @@ def test_a_job_file_brings_tasks_agents_and_settings(bots: Project) -> None:
     [
         (["--bf-scene=nothing"], "*--bf-scene 'nothing': there is no such file*"),
         (["--bf-scene=broken.yaml"], "*broken.yaml:2: *promts*did you mean prompts*"),
-        (["--bf-config=nothing.yaml"], "*--bf-config: *nothing.yaml is no file*"),
+        (["--bf-config=nothing.yaml"], "*--bf-config: *nothing.yaml is not a file*"),
         (["--bf-scene=pinned.yaml", "--bf-agent=nop"], "*--bf-agent has no effect, because 'pinned' says who plays*"),
         (
             ["--bf-scene=pinned.yaml", "--bf-prompt=x"],

@@ -13,7 +13,6 @@ from hypothesis import given, strategies as st
 
 from pytest_benchflow.core.errors import BenchflowError, UsageError
 from pytest_benchflow.rollout import (
-    ROLLOUT_SCHEMA,
     FunctionUser,
     RolloutConfig,
     RolloutFile,
@@ -24,7 +23,7 @@ from pytest_benchflow.rollout import (
 )
 from pytest_benchflow.rollout.files.load import RolloutFileError, read_mapping
 from pytest_benchflow.rollout.files.model import AgentEntry, RoleEntry, SceneEntry
-from pytest_benchflow.rollout.files.schema import RolloutTable, json_schema
+from pytest_benchflow.rollout.files.schema import RolloutTable, rollout_schema
 from pytest_benchflow.rollout.scenes import Role
 
 Write = Callable[..., Path]
@@ -88,22 +87,24 @@ def test_a_file_says_everything_a_rollout_can_be_told(write: Write, tmp_path: Pa
         path=path,
         name="review-loop",
         scenes=(code, SceneEntry("again", (RoleEntry("coder", "gemini"),))),
-        sandbox="local",
-        threshold=0.5,
-        trials=3,
-        timeout=600,
-        idle_timeout=0,
-        sandbox_user="worker",
-        sandbox_setup_timeout=30,
-        agent_env={"KEY": "v"},
-        skill_mode="with-skill",
-        services=("gmail",),
+        values={
+            "sandbox": "local",
+            "threshold": 0.5,
+            "trials": 3,
+            "timeout": 600,
+            "agent_idle_timeout": 0,
+            "sandbox_user": "worker",
+            "sandbox_setup_timeout": 30,
+            "agent_env": {"KEY": "v"},
+            "skill_mode": "with-skill",
+            "services": ("gmail",),
+            "concurrency": 8,
+            "jobs_dir": tmp_path / "out",
+        },
         retry={"max_retries": 5, "wait_multiplier": 3},
         source=file.source,
-        concurrency=8,
         include=("hello-*",),
         exclude=("flaky",),
-        jobs_dir=tmp_path / "out",
     )
 
 
@@ -119,13 +120,13 @@ def test_a_file_says_everything_a_rollout_can_be_told(write: Write, tmp_path: Pa
         ("prompts: []", {"prompts": None}),
         ("environment: docker", {"sandbox": "docker"}),
         ("environment: docker\nsandbox: docker", {"sandbox": "docker"}),
-        ("sandbox_user: none", {"sandbox_user": "none"}),
-        ("sandbox_user: null", {"sandbox_user": "none"}),
-        ("sandbox_user: root", {"sandbox_user": "none"}),
+        ("sandbox_user: none", {"sandbox_user": None}),
+        ("sandbox_user: null", {"sandbox_user": None}),
+        ("sandbox_user: root", {"sandbox_user": None}),
         ("", {"sandbox_user": None, "sandbox": None, "prompts": None, "retry": None, "threshold": None}),
-        ("idle_timeout: 0", {"idle_timeout": 0}),
-        ("agent_idle_timeout_sec: 60", {"idle_timeout": 60}),
-        ("agent_idle_timeout: none", {"idle_timeout": 0}),
+        ("idle_timeout: 0", {"agent_idle_timeout": 0}),
+        ("agent_idle_timeout_sec: 60", {"agent_idle_timeout": 60}),
+        ("agent_idle_timeout: none", {"agent_idle_timeout": 0}),
         ("retry: 3", {"retry": {"max_retries": 3}}),
         ("max_retries: 3", {"retry": {"max_retries": 3}}),
         ("loop_strategy: verify-retry:k=2", {"loop_strategy": "verify-retry:k=2,feedback=names"}),
@@ -283,16 +284,18 @@ def test_a_harbor_job_is_read(write: Write, tmp_path: Path, monkeypatch: pytest.
         path=path,
         name="job",
         agents=(AgentEntry("claude-code", "anthropic/haiku"), AgentEntry("codex")),
-        sandbox="daytona",
-        force_build=True,
-        timeout_multiplier=2.0,
-        agent_env={"TOKEN": "s3cret", "URL": "https://localhost/?a=b"},
+        values={
+            "sandbox": "daytona",
+            "force_build": True,
+            "timeout_multiplier": 2.0,
+            "agent_env": {"TOKEN": "s3cret", "URL": "https://localhost/?a=b"},
+            "concurrency": 9,
+            "jobs_dir": tmp_path / "out",
+        },
         retry={"max_retries": 2},
-        concurrency=9,
         tasks=(tmp_path / "one", tmp_path / "two"),
         include=("a",),
         exclude=("b",),
-        jobs_dir=tmp_path / "out",
         warnings=file.warnings,
     )
     (warning,) = file.warnings
@@ -323,12 +326,14 @@ def test_an_older_job_is_read(write: Write, tmp_path: Path) -> None:
         path=path,
         name="job",
         agents=(AgentEntry("gemini", "flash"),),
-        prompts=("Do it.",),
-        sandbox="daytona",
-        concurrency=64,
+        values={
+            "prompts": ("Do it.",),
+            "sandbox": "daytona",
+            "concurrency": 64,
+            "sandbox_user": "agent",
+            "agent_idle_timeout": 300,
+        },
         retry={"max_retries": 1},
-        sandbox_user="agent",
-        idle_timeout=300,
         tasks=(tmp_path / "tasks",),
         exclude=("a", "b"),
         warnings=file.warnings,
@@ -437,19 +442,18 @@ def test_tasks_of_a_job_are_chosen_by_name(write: Write, text: str, names: list[
 
 def test_the_published_schemas_are_the_models_own() -> None:
     published = Path(__file__).parent.parent.parent / "docs/schemas/rollout.schema.json"
-    assert json.loads(published.read_text()) == json_schema()
-    assert ROLLOUT_SCHEMA.read_text() == published.read_text()
+    assert json.loads(published.read_text()) == rollout_schema()
 
 
 @pytest.mark.parametrize("text", [FULL, "agent: gemini\nprompts: [null, x]\nuser: a:b\nretry: 2\nsource: org/repo"])
 def test_the_schema_takes_what_the_loader_takes(text: str) -> None:
-    jsonschema.validate(yaml.safe_load(text), json_schema())
+    jsonschema.validate(yaml.safe_load(text), rollout_schema())
 
 
 @pytest.mark.parametrize("text", ["agnet: x", "scenes: [{}]", "trials: 0", "scenes: [{roles: [{name: a, x: 1}]}]"])
 def test_the_schema_refuses_what_the_loader_refuses(text: str) -> None:
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(yaml.safe_load(text), json_schema())
+        jsonschema.validate(yaml.safe_load(text), rollout_schema())
 
 
 _KEYS = st.sampled_from([*RolloutTable.model_fields, "agents", "datasets", "tasks_dir", "nonsense", "reviewer"])

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from pytest_benchflow.rollout.config import RolloutConfig
 
 __all__ = [
-    "ROLLOUT_SCHEMA",
     "AgentEntry",
     "RoleEntry",
     "RolloutFile",
@@ -24,9 +23,6 @@ __all__ = [
     "trial_config_from_dict",
     "trial_config_from_yaml",
 ]
-
-#: The JSON Schema of rollout files, for editors.
-ROLLOUT_SCHEMA = Path(__file__).parent / "rollout.schema.json"
 
 
 def load_rollout_file(path: Path | str) -> RolloutFile:

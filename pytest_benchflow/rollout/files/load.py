@@ -19,9 +19,12 @@ from pytest_benchflow.configfile import (
     validate_model,
 )
 from pytest_benchflow.core.errors import BadValue, BenchflowError
-from pytest_benchflow.rollout.files.model import NO_USER, AgentEntry, RoleEntry, RolloutFile, SceneEntry, UserEntry
+from pytest_benchflow.core.settings import PathTo, Setting, Source, Variables
+from pytest_benchflow.rollout.files.model import AgentEntry, RoleEntry, RolloutFile, SceneEntry, UserEntry
 from pytest_benchflow.rollout.files.older import IDLE_KEYS, SYNONYMS, HarborTable, OlderTable
+from pytest_benchflow.rollout.files.schema import FILE_SETTINGS
 from pytest_benchflow.rollout.scenes import INSTRUCTION, Turn, check_scenes
+from pytest_benchflow.rollout.settings import Prompts, UserName
 from pytest_benchflow.tasks import SourceSpec, parse_source
 
 if TYPE_CHECKING:
@@ -55,7 +58,7 @@ class DictSource:
 
     def key(self, path: KeyPath) -> str | None:
         """Write `path` with dots."""
-        return ".".join(role_agent for role_agent in path if isinstance(role_agent, str)) or None
+        return ".".join(part for part in path if isinstance(part, str)) or None
 
     def table(self, name: str) -> str:
         """Write the name of a mapping."""
@@ -91,11 +94,23 @@ class _Reader:
         table, problems = self._check()
         if table is None or problems:
             raise RolloutFileError(problems)
-        said = self._harbor(table) if isinstance(table, HarborTable) else self._rollout(table)
+        values = self._settings(table)
+        if isinstance(table, HarborTable):
+            fields = self._harbor(table)
+            values |= {name: value for name, value in self._harbor_settings(table).items() if value is not None}
+        else:
+            fields = self._rollout(table)
         for key, reason in IDLE_KEYS.items():
             if getattr(table, key, None):
                 self._warn((key,), "has no effect", reason)
-        file = RolloutFile(path=self.path, **self._shared(table), **said, warnings=tuple(self.warnings))
+        fields |= {"include": self._value(table, "include") or (), "exclude": self._value(table, "exclude") or ()}
+        file = RolloutFile(
+            path=self.path,
+            values=values,
+            usage_tracking=table.usage_tracking,
+            warnings=tuple(self.warnings),
+            **fields,
+        )
         self._refuse_contradictions(file)
         if self.problems:
             raise RolloutFileError(self.problems)
@@ -106,67 +121,70 @@ class _Reader:
             return validate_model(self.source, OlderTable)
         return validate_model(self.source, HarborTable)
 
-    def _shared(self, table: OlderTable | HarborTable) -> dict[str, Any]:
-        skills_dir, mode = self._at(table.skills_dir), table.skill_mode
-        return {
-            "idle_timeout": self._value(table, "idle_timeout"),
-            "include": self._value(table, "include") or (),
-            "exclude": self._value(table, "exclude") or (),
-            "prompts": _prompts(table.prompts),
-            "sandbox_user": self._sandbox_user(table.sandbox_user),
-            "sandbox_setup_timeout": table.sandbox_setup_timeout,
-            "skills_dir": skills_dir,
-            "skill_mode": "with-skill" if mode is None and skills_dir is not None else mode,
-            "jobs_dir": self._at(table.jobs_dir),
-            "job_name": table.job_name,
-            "context_root": self._at(table.context_root),
-            "base_image_override": table.base_image_override,
-            "usage_tracking": table.usage_tracking,
-            "loop_strategy": table.loop_strategy,
-        }
+    def _settings(self, table: OlderTable | HarborTable) -> dict[str, Any]:
+        """Return what the file says of declared settings, by their names."""
+        values: dict[str, Any] = {}
+        for declared in FILE_SETTINGS:
+            older = () if isinstance(table, HarborTable) else declared.older
+            value = self._value(table, str(declared.file), older)
+            if value is not None:
+                values[declared.name] = self._read(declared, value)
+            elif isinstance(declared.kind, UserName) and declared.file in self.source.data:
+                values[declared.name] = None  # null is root
+        if "skills_dir" in values:
+            values.setdefault("skill_mode", "with-skill")
+        return values
+
+    def _read(self, declared: Setting, value: Any) -> Any:
+        match declared.kind:
+            case PathTo():
+                return self._at(value)
+            case Variables():
+                return self._expanded(value, (str(declared.file),))
+            case Prompts():
+                return tuple(None if text == INSTRUCTION else text for text in value) or None
+            case UserName():
+                return declared.kind.read(value, Source(str(declared.file)))
+            case _:
+                return value
 
     def _rollout(self, table: OlderTable) -> dict[str, Any]:
         retry = table.retry.model_dump(exclude_none=True) if table.retry else None
         if table.max_retries is not None:
             retry = {"max_retries": table.max_retries, **(retry or {})}
-        agent = AgentEntry(table.agent, table.model, table.reasoning_effort) if table.agent else None
+        agent = AgentEntry(table.agent, table.model, self._value(table, "reasoning_effort")) if table.agent else None
         return {
             "name": table.name or self._default_name(),
             "agents": (agent,) if agent else (),
             "scenes": self._scenes(table.scenes or ()),
-            "sandbox": self._value(table, "sandbox"),
-            "threshold": table.threshold,
-            "trials": table.trials,
-            "timeout": table.timeout,
-            "agent_env": self._expanded(table.agent_env, ("agent_env",)),
-            "services": table.services,
             "user": self._user(table.user),
             "retry": retry,
             "source": self._source(table.source),
             "tasks": self._all_at(self._value(table, "tasks")),
             "task_path": self._at(self._value(table, "task_path")),
-            "concurrency": table.concurrency,
             "rollout_name": self._value(table, "rollout_name"),
-            "force_build": table.force_build,
         }
 
     def _harbor(self, table: HarborTable) -> dict[str, Any]:
-        env = {**table.environment.env, **table.agent_env}
-        for index, agent in enumerate(table.agents):
-            if agent.env and len(table.agents) > 1:
-                self._problem(("agents", index, "env"), "is only one agent's", "set it in environment.env for all")
-            env |= agent.env
         if table.n_attempts > 1:
             retries = f"is read as {table.n_attempts - 1} retries of attempts that failed"
             self._warn(("n_attempts",), retries, "for repetitions use trials in a rollout file")
         return {
             "name": self._default_name(),
             "agents": tuple(AgentEntry(one.name, one.model_name, one.reasoning_effort) for one in table.agents),
-            "sandbox": table.environment.type,
-            "timeout_multiplier": table.timeout_multiplier,
-            "agent_env": self._expanded(env, ("environment", "env")),
             "retry": {"max_retries": table.n_attempts - 1} if "n_attempts" in table.model_fields_set else None,
             "tasks": self._all_at([dataset.path for dataset in table.datasets]),
+        }
+
+    def _harbor_settings(self, table: HarborTable) -> dict[str, Any]:
+        env = {**table.environment.env, **(self._value(table, "agent_env") or {})}
+        for index, agent in enumerate(table.agents):
+            if agent.env and len(table.agents) > 1:
+                self._problem(("agents", index, "env"), "is only one agent's", "set it in environment.env for all")
+            env |= agent.env
+        return {
+            "sandbox": table.environment.type,
+            "agent_env": self._expanded(env, ("environment", "env")) or None,
             "concurrency": table.orchestrator.n_concurrent_trials,
             "force_build": table.environment.force_build,
         }
@@ -221,25 +239,23 @@ class _Reader:
             self._problem(("source",), f"is wrong: {error.message}", error.advice)
             return None
 
-    def _sandbox_user(self, given: str | None) -> str | None:
-        return NO_USER if given is None and "sandbox_user" in self.source.data else given
-
     def _refuse_contradictions(self, file: RolloutFile) -> None:
-        if file.scenes and file.prompts is not None:
+        loop = file.values.get("loop_strategy")
+        if file.scenes and file.values.get("prompts") is not None:
             self._problem(("prompts",), "stands beside scenes", "put the prompts into the turns of a scene")
-        if file.user and file.loop_strategy:
+        if file.user and loop:
             self._problem(("loop_strategy",), "stands beside user", "keep one of them")
-        if (file.user or file.loop_strategy) and any(len(scene.roles) != 1 for scene in file.scenes):
+        if (file.user or loop) and any(len(scene.roles) != 1 for scene in file.scenes):
             key = "user" if file.user else "loop_strategy"
             self._problem((key,), "needs scenes with one role each", "keep one role, the user takes the other part")
-        if file.skills_dir is not None and file.skill_mode == "no-skill":
+        if "skills_dir" in file.values and file.values["skill_mode"] == "no-skill":
             self._problem(("skill_mode",), "is no-skill but skills_dir is given", "keep one of them")
         if file.source is not None and file.tasks:
             self._problem(("source",), "stands beside tasks", "keep one of them")
 
-    def _value(self, table: Table, key: str) -> Any:
+    def _value(self, table: Table, key: str, older: Sequence[str] = ()) -> Any:
         """Return the value under today's word or an older one; two that differ are a problem."""
-        words = [word for word in (key, *SYNONYMS[key]) if getattr(table, word, None) is not None]
+        words = [word for word in (key, *(older or SYNONYMS.get(key, ()))) if getattr(table, word, None) is not None]
         values = [getattr(table, word) for word in words]
         if any(value != values[0] for value in values):
             self._problem((words[1],), f"contradicts {words[0]}, which is the same key", f"keep {key} alone")
@@ -266,7 +282,3 @@ class _Reader:
     def _warn(self, at: KeyPath, reason: str, fix: str) -> None:
         where = (self.source.file, self.source.line(at), self.source.key(at))
         self.warnings.append(Problem(*where, reason, fix, "warning"))
-
-
-def _prompts(given: Sequence[str | None] | None) -> tuple[str | None, ...] | None:
-    return tuple(None if text == INSTRUCTION else text for text in given) or None if given is not None else None

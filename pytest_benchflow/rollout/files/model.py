@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_benchflow.agents import FREE_AGENTS
 from pytest_benchflow.core.errors import BadValue
+from pytest_benchflow.core.settings import Layer, LayerName, settings_of
+from pytest_benchflow.rollout.config import RolloutConfig
 from pytest_benchflow.rollout.scenes import Capabilities, Role, Scene, Turn
+from pytest_benchflow.rollout.settings import RunSettings
 from pytest_benchflow.rollout.users import BaseUser, load_user
 
 if TYPE_CHECKING:
     from pytest_benchflow.configfile import Problem
-    from pytest_benchflow.rollout.config import RolloutConfig
     from pytest_benchflow.tasks import SourceSpec
 
 
-#: As `sandbox_user`, root.
-NO_USER = "none"
+_ROLLOUT_NAMES = frozenset(field.name for field in fields(RolloutConfig))
+_SETTINGS = _ROLLOUT_NAMES | {*settings_of(RunSettings)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,11 @@ class UserEntry:
         """Return a new user; no two rollouts share one."""
         return load_user(self.object, self.base)
 
+    def fields(self) -> dict[str, Any]:
+        """Return what it says of a rollout's configuration, with a new user."""
+        said = {"user": self.load(), "max_user_rounds": self.max_rounds, "oracle_access": self.oracle_access}
+        return {name: value for name, value in said.items() if value is not None}
+
 
 @dataclass(frozen=True, kw_only=True)
 class RolloutFile:
@@ -99,39 +106,24 @@ class RolloutFile:
     path: Path | None
     name: str
     agents: tuple[AgentEntry, ...] = ()
-    prompts: tuple[str | None, ...] | None = None
     scenes: tuple[SceneEntry, ...] = ()
-    sandbox: str | None = None
-    sandbox_user: str | None = None
-    """`none` for root."""
-    sandbox_setup_timeout: float | None = None
-    threshold: float | None = None
-    trials: int | None = None
-    timeout: float | None = None
-    timeout_multiplier: float | None = None
-    idle_timeout: float | None = None
-    """0 for no limit."""
-    agent_env: Mapping[str, str] = field(default_factory=dict)
-    skills_dir: Path | None = None
-    skill_mode: str | None = None
-    services: tuple[str, ...] | None = None
     user: UserEntry | None = None
-    loop_strategy: str | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """What it says of declared settings, by their names; each is an attribute too, None if the file does not say."""
     retry: Mapping[str, object] | None = None
     source: SourceSpec | None = None
     tasks: tuple[Path, ...] = ()
     task_path: Path | None = None
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
-    concurrency: int | None = None
-    jobs_dir: Path | None = None
-    job_name: str | None = None
     rollout_name: str | None = None
-    force_build: bool | None = None
-    context_root: Path | None = None
-    base_image_override: str | None = None
     usage_tracking: str | None = None
     warnings: tuple[Problem, ...] = ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _SETTINGS:
+            return self.values.get(name)
+        raise AttributeError(f"a rollout file has no {name!r}")
 
     @property
     def agent(self) -> str | None:
@@ -157,39 +149,14 @@ class RolloutFile:
 
     def config(self, task_path: Path | str | None = None) -> RolloutConfig:
         """Return the configuration of one rollout: on the file's task, or the one given."""
-        from pytest_benchflow.rollout.rollout import make_config
+        user = {} if self.user is None else self.user.fields()
+        values = {name: value for name, value in self.values.items() if name in _ROLLOUT_NAMES}
+        named = {} if self.rollout_name is None else {"rollout_name": self.rollout_name}
+        return RolloutConfig(**{**values, **named, **user, **self._played(), "task_path": self._task(task_path)})
 
-        return make_config({**self.said(), **self._played(), "task_path": self._task(task_path)})
-
-    def said(self) -> dict[str, Any]:
-        """Return what the file settles of a rollout's configuration, apart from task, agents and prompts."""
-        user = self.user
-        fields: dict[str, Any] = {
-            "sandbox": self.sandbox,
-            "sandbox_setup_timeout": self.sandbox_setup_timeout,
-            "threshold": self.threshold,
-            "timeout": self.timeout,
-            "timeout_multiplier": self.timeout_multiplier,
-            "agent_idle_timeout": self.idle_timeout,
-            "agent_env": self.agent_env or None,
-            "skills_dir": self.skills_dir,
-            "skill_mode": self.skill_mode,
-            "services": self.services,
-            "user": None if user is None else user.load(),
-            "max_user_rounds": None if user is None else user.max_rounds,
-            "oracle_access": None if user is None else user.oracle_access,
-            "loop_strategy": self.loop_strategy,
-            "jobs_dir": self.jobs_dir,
-            "job_name": self.job_name,
-            "rollout_name": self.rollout_name,
-            "force_build": self.force_build,
-            "context_root": self.context_root,
-            "base_image_override": self.base_image_override,
-        }
-        said = {key: value for key, value in fields.items() if value is not None}
-        if self.sandbox_user is not None:
-            said["sandbox_user"] = None if self.sandbox_user == NO_USER else self.sandbox_user
-        return said
+    def layer(self, name: LayerName) -> Layer:
+        """Return what the file says of the settings of a run and of its rollouts."""
+        return Layer(name, self.values)
 
     def wants(self, *names: str) -> bool:
         """Tell whether a task, by any of its names, is among those that a job is to run."""
@@ -203,10 +170,9 @@ class RolloutFile:
         if not self.pins_agents:
             raise BadValue(f"{self.path or self.name} names no agent", advice="add agent: or scenes: whose roles do")
         if self.scenes:
-            return {"scenes": self.scenes_for(), "scene": self.name}
+            return {"scenes": self.scenes_for(), "scene": self.name, "prompts": None}
         first = self.agents[0]
-        played = {"agent": first.name, "model": first.model, "reasoning_effort": first.reasoning_effort}
-        return {**played, "prompts": self.prompts, "scene": self.name}
+        return {"agent": first.name, "model": first.model, "scene": self.name}
 
     def _task(self, given: Path | str | None) -> Path:
         if given is not None:

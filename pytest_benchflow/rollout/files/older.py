@@ -7,24 +7,10 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from pytest_benchflow.configfile import Table, quoted, rule_error
-from pytest_benchflow.rollout.files.schema import (
-    Env,
-    Idle,
-    Loop,
-    Prompts,
-    RolloutTable,
-    Seconds,
-    SkillMode,
-    Text,
-    Texts,
-    Tracking,
-    UserName,
-)
+from pytest_benchflow.rollout.files.schema import Env, OlderKeys, RolloutTable, SettingKeys, Text, Texts, Tracking
 
 #: Older words for the same thing, by the word of today.
 SYNONYMS = {
-    "sandbox": ("environment",),
-    "idle_timeout": ("agent_idle_timeout", "agent_idle_timeout_sec"),
     "tasks": ("tasks_dir",),
     "task_path": ("task_dir",),
     "rollout_name": ("trial_name",),
@@ -66,8 +52,6 @@ class _Extras(Table):
     include_tasks: Texts | None = None
     excludes: Texts | None = None
     exclude_tasks: Texts | None = None
-    agent_idle_timeout: Idle | None = None
-    agent_idle_timeout_sec: Idle | None = None
     sandbox_locked_paths: Texts | None = None
     build_concurrency: int | None = None
     skill_creator_dir: str | None = None
@@ -80,7 +64,7 @@ class _Extras(Table):
     job_mode: Annotated[None, BeforeValidator(_job_mode)] = None
 
 
-class OlderTable(RolloutTable, _Extras):
+class OlderTable(RolloutTable, OlderKeys, _Extras):
     """A rollout file with the keys of older trial and job files allowed too."""
 
     task_path: Text | None = None
@@ -136,26 +120,14 @@ class HarborOrchestrator(Table):
     quiet: bool = False
 
 
-class HarborTable(_Extras):
-    """A Harbor job file."""
+class HarborTable(SettingKeys, _Extras):
+    """A Harbor job file; it can say what a rollout file says, too."""
 
-    job_name: Text | None = None
-    jobs_dir: Text | None = None
     n_attempts: Annotated[int, Field(ge=1)] = 1
-    timeout_multiplier: Seconds | None = None
     orchestrator: HarborOrchestrator = HarborOrchestrator()
     environment: HarborEnvironment = HarborEnvironment()
     agents: Annotated[tuple[HarborAgent, ...], Field(min_length=1)] = ()
     datasets: Annotated[tuple[HarborDataset, ...], Field(min_length=1)] = (HarborDataset(path="tasks"),)
     include: Texts | None = None
     exclude: Texts | None = None
-    prompts: Prompts | None = None
-    agent_env: Env = Field(default={})
-    skills_dir: Text | None = None
-    skill_mode: SkillMode | None = None
-    sandbox_user: UserName | None = None
-    sandbox_setup_timeout: Seconds | None = None
-    context_root: Text | None = None
-    base_image_override: Text | None = None
     usage_tracking: Tracking | None = None
-    loop_strategy: Loop | None = None

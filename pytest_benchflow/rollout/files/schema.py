@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, create_model
 
 from pytest_benchflow.configfile import Table, quoted, rule_error
+from pytest_benchflow.core import settings
 from pytest_benchflow.core.errors import BadValue, BenchflowError
+from pytest_benchflow.core.settings import Setting, settings_of
+from pytest_benchflow.rollout.settings import (
+    Prompts as PromptsKind,
+    RolloutSettings,
+    RunSettings,
+    UserName as UserNameKind,
+)
 from pytest_benchflow.rollout.users import parse_loop
 from pytest_benchflow.tasks import parse_source
 
@@ -165,7 +174,66 @@ def _source(value: object) -> object:
     return {"repo": spec.repo, "path": spec.path or None, "ref": spec.ref}
 
 
-class RolloutTable(_Strict):
+#: The declared settings that a rollout file can say, with its key for each.
+FILE_SETTINGS: tuple[Setting, ...] = tuple(
+    declared
+    for declaration in (RolloutSettings, RunSettings)
+    for declared in settings_of(declaration).values()
+    if declared.file is not None and not isinstance(declared.kind, settings.Structure)
+)
+
+
+def _annotation(declared: Setting) -> Any:
+    """Return what the value of a key has to be."""
+    if declared.name in _FORMS:
+        return _FORMS[declared.name]
+    match declared.kind:
+        case settings.Limit():
+            return Idle
+        case settings.Number(above=None):
+            return Annotated[float, Field(allow_inf_nan=False)]
+        case settings.Number():
+            return Seconds
+        case settings.Count(at_most=most):
+            return Annotated[int, Field(ge=1, le=most)]
+        case settings.Flag():
+            return bool
+        case PromptsKind():
+            return Prompts
+        case settings.Texts():
+            return Texts
+        case settings.Variables():
+            return Env
+        case settings.Choice(words=words):
+            return Literal[words]
+        case UserNameKind():
+            return UserName
+        case _:
+            return Text
+
+
+_FORMS: dict[str, Any] = {"loop_strategy": Loop, "skill_mode": SkillMode}
+
+
+def _keys(words: Iterable[tuple[str, Setting]]) -> dict[str, Any]:
+    return {word: (_annotation(one) | None, Field(None, description=one.help)) for word, one in words}
+
+
+if TYPE_CHECKING:
+
+    class SettingKeys(_Strict):
+        """The keys of declared settings; which they are, the declaration says."""
+
+    class OlderKeys(Table):
+        """Older words for these keys."""
+else:
+    SettingKeys = create_model("SettingKeys", __base__=_Strict, **_keys((one.file, one) for one in FILE_SETTINGS))
+    OlderKeys = create_model(
+        "OlderKeys", __base__=Table, **_keys((word, one) for one in FILE_SETTINGS for word in one.older)
+    )
+
+
+class RolloutTable(SettingKeys):
     """A rollout file: who works on a task and how, or a whole job. Paths are relative to the file."""
 
     model_config = ConfigDict(title="pytest-benchflow rollout file")
@@ -174,40 +242,16 @@ class RolloutTable(_Strict):
     scenes: tuple[SceneTable, ...] | None = None
     agent: Text | None = Field(None, description="the one agent, or that of all roles which name none")
     model: Text | None = None
-    reasoning_effort: Text | None = None
-    prompts: Prompts | None = Field(
-        None, description="one turn per entry; null or @instruction stands for the task's own prompt"
-    )
-    sandbox: Text | None = Field(None, description="auto, local, docker or any registered backend")
     environment: Text | None = Field(None, description="another word for sandbox")
-    sandbox_user: UserName | None = Field(None, description="who agents are in the sandbox; none is root")
-    sandbox_setup_timeout: Seconds | None = None
-    threshold: Annotated[float, Field(allow_inf_nan=False)] | None = Field(None, description="reward needed to pass")
-    trials: Annotated[int, Field(ge=1, le=10_000)] | None = Field(None, description="repetitions")
-    timeout: Seconds | None = Field(None, description="seconds for the agent, instead of the task's")
-    idle_timeout: Idle | None = Field(None, description="seconds without a sign of life; 0 or none for no limit")
-    agent_env: Env = Field(default={}, description="variables; ${NAME} is taken from the environment of the run")
-    skills_dir: Text | None = None
-    skill_mode: SkillMode | None = None
-    services: Texts | None = None
     user: Annotated[UserTable, BeforeValidator(_user, json_schema_input_type=UserTable | str)] | None = None
-    loop_strategy: Loop | None = Field(
-        None, description="single-shot, verify-retry:k=3,feedback=names or self-review:k=3"
-    )
     retry: Annotated[RetryTable, BeforeValidator(_retry, json_schema_input_type=RetryTable | int)] | None = None
     source: Annotated[SourceTable, BeforeValidator(_source, json_schema_input_type=SourceTable | str)] | None = None
     tasks: Texts | None = Field(None, description="task directories, or folders of them")
     include: Texts | None = Field(None, description="names of tasks to run, with * and ?")
     exclude: Texts | None = Field(None, description="names of tasks to leave out, with * and ?")
-    concurrency: Annotated[int, Field(ge=1)] | None = None
-    jobs_dir: Text | None = None
-    job_name: Text | None = None
-    force_build: bool | None = None
-    context_root: Text | None = None
-    base_image_override: Text | None = None
     usage_tracking: Tracking | None = None
 
 
-def json_schema() -> dict[str, Any]:
+def rollout_schema() -> dict[str, Any]:
     """Return the JSON Schema of rollout files."""
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **RolloutTable.model_json_schema()}

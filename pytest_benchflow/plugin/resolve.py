@@ -1,0 +1,205 @@
+"""From what every source says to plain data: the settings of a run, its agents, and each item's configuration.
+
+Hooks are called here and task files read, on pytest's own thread; a rollout gets what came of it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_benchflow.core.errors import UsageError
+from pytest_benchflow.core.settings import Layer, Source, merge, settings_of
+from pytest_benchflow.plugin.settings import Settings, require_writable
+from pytest_benchflow.plugin.stash import expect_type
+from pytest_benchflow.rollout import RolloutConfig
+from pytest_benchflow.rollout.settings import JobName, RolloutSettings, RunSettings
+
+if TYPE_CHECKING:
+    from pytest_benchflow.agents import AgentRegistry
+    from pytest_benchflow.plugin.items import Cell
+    from pytest_benchflow.plugin.session import BenchSession
+    from pytest_benchflow.rollout import RolloutFile
+    from pytest_benchflow.tasks import RunHints, Task
+
+_RUN, _ROLLOUT = settings_of(RunSettings), settings_of(RolloutSettings)
+_MARKED = {declared.marker: declared for declared in _ROLLOUT.values() if declared.marker is not None}
+_EXAMPLES = {"bf_threshold": "0.8", "bf_timeout": "600"}
+_MAX_CONCURRENCY = 16
+
+
+@dataclass(frozen=True, slots=True)
+class AgentChoice:
+    """One agent of the matrix with the models it is to run; no model means the agent's own default."""
+
+    name: str
+    models: tuple[str | None, ...] = (None,)
+
+
+def default_concurrency() -> int:
+    """Return how many rollouts fit this machine when nobody says: they wait more than they compute."""
+    return min(_MAX_CONCURRENCY, 4 * len(os.sched_getaffinity(0)))
+
+
+def run_settings(config: pytest.Config, settings: Settings, job: RolloutFile | None) -> RunSettings:
+    """Return the settings of the whole run."""
+    values = merge(_RUN.values(), *settings.layers, *([] if job is None else [job.layer("job file")]))
+    merged = RunSettings(**values)
+    if job is not None and job.source is not None:
+        merged = replace(merged, source=(*merged.source, job.source))
+    if job is not None and job.job_name is not None:
+        JobName().read(job.job_name, Source(f"{job.path}: job_name"))
+    if merged.json is not None:
+        require_writable(merged.json, "--bf-json" if config.getoption("bf_json") else "bf_json")
+    if merged.selftest and config.getoption("bf_agent") is not None:
+        raise UsageError("--bf-selftest runs nop and oracle", advice="take --bf-agent away")
+    return replace(merged, jobs_dir=config.rootpath / merged.jobs_dir)
+
+
+def choose_agents(settings: Settings, run: RunSettings, job: RolloutFile | None) -> tuple[AgentChoice, ...]:
+    """Return the agents of the matrix: of the command line, the job file, the ini file or the nested table."""
+    if run.selftest:
+        return AgentChoice("nop"), AgentChoice("oracle")
+    named = {layer.name: layer.values["agent"] for layer in settings.layers if "agent" in layer.values}
+    if job is not None and job.agents and "command line" not in named:
+        return tuple(AgentChoice(agent.name, (agent.model,)) for agent in job.agents)
+    names = [name for text in run.agent for name in _agent_names(text)]
+    if not names and run.agent:
+        raise UsageError("--bf-agent names no agent", advice="give at least one, for example oracle")
+    nested = {} if names else settings.agents
+    chosen = list(dict.fromkeys(names or nested or ["oracle"]))
+    return tuple(AgentChoice(name, nested.get(name) or _models_for(name, chosen, run.model)) for name in chosen)
+
+
+def with_own_models(choice: AgentChoice, agents: AgentRegistry) -> AgentChoice:
+    """Return an agent without the models that `agent=model` means for other ones; aliases are the same agent."""
+
+    def agent_called(word: str) -> str | None:
+        try:
+            return agents.get(word).name
+        except UsageError:
+            return None
+
+    own: list[str | None] = []
+    for model in choice.models:
+        word, _, rest = (model or "").partition("=")
+        owner = agent_called(word) if rest else None
+        if owner is None:
+            own.append(model)
+        elif owner == agent_called(choice.name):
+            own.append(rest)
+    return replace(choice, models=tuple(own) or (None,))
+
+
+def trials_of(session: BenchSession, folder: str, name: str, hints: RunHints) -> int:
+    """Return how often a task is to run."""
+    layers = (*session.layers, session.given.override_for(folder, name), _task_layer(hints))
+    return int(merge([_RUN["trials"]], *layers).get("trials", RunSettings.trials))
+
+
+def rollout_config(session: BenchSession, node: pytest.Item, task: Task) -> RolloutConfig:
+    """Return the configuration of a node's rollout; the order of precedence is that of `core.settings.LAYERS`."""
+    cell: Cell | None = getattr(node, "cell", None)
+    if cell is not None and node.get_closest_marker("bf_trials") is not None:
+        advice = "set trials in the task file or in [[tool.benchflow.overrides]]"
+        raise UsageError(f"{node.nodeid}: bf_trials comes too late for a task", advice=advice)
+    scene = session.scenes.get(cell.scene) if cell is not None and cell.scene is not None else None
+    path = os.path.relpath(task.path, session.config.rootpath)
+    layers = [_markers(node), session.given.override_for(path, task.name), _task_layer(task.run), *session.layers]
+    if scene is not None and scene is not session.job:
+        layers.append(scene.layer("scene file"))
+    values = merge(_ROLLOUT.values(), *layers)
+    if values.get("sandbox", "auto") == session.defaults.sandbox:
+        values["sandbox"] = session.sandbox_name
+    first = session.agent_choices[0]
+    agent, model = (cell.agent, cell.model) if cell else (first.name, first.models[0])
+    for file in (session.job, scene):
+        values |= {} if file is None else _players(file, agent, model, values)
+    config = RolloutConfig(
+        task_path=task.path,
+        agent=agent,
+        model=model,
+        trial=cell.trial if cell else _trial_of(node),
+        scene=cell.scene if cell else None,
+        jobs_dir=session.job_directory.parent,
+        job_name=session.job_directory.name,
+        key=node.nodeid,
+        **values,
+    )
+    changed = node.ihook.pytest_bf_modify_config(config=config, task=task)
+    return config if changed is None else expect_type(changed, RolloutConfig, "pytest_bf_modify_config", "returned")
+
+
+def modified_task(node: pytest.Item | pytest.Collector, task: Task) -> Task:
+    """Return a task as the hooks want it."""
+    from pytest_benchflow.tasks import Task
+
+    changed = node.ihook.pytest_bf_modify_task(task=task)
+    return task if changed is None else expect_type(changed, Task, "pytest_bf_modify_task", "returned")
+
+
+def marked_task(node: pytest.Item) -> Path:
+    """Return the task that a test's `bf_task` marker names: beside the test, or below the root."""
+    marker = node.get_closest_marker("bf_task")
+    if marker is None or len(marker.args) != 1:
+        raise UsageError(f"{node.nodeid} names no task", advice='mark it with @pytest.mark.bf_task("tasks/NAME")')
+    path = Path(marker.args[0])
+    near = node.path.parent / path
+    return near if near.exists() else node.config.rootpath / path
+
+
+def _players(file: RolloutFile, agent: str, model: str | None, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return who takes part as a file says: its user, its scenes, which replace prompts, its agent's effort."""
+    players: dict[str, Any] = {} if file.user is None else file.user.fields()
+    effort = values.get("reasoning_effort")
+    if scenes := file.scenes_for(agent, model, effort):
+        players |= {"scenes": scenes, "prompts": None}
+    if file.agents and effort is None:
+        players["reasoning_effort"] = file.agents[0].reasoning_effort
+    return players
+
+
+def _markers(node: pytest.Item) -> Layer:
+    values: dict[str, Any] = {}
+    for name, declared in _MARKED.items():
+        marker = node.get_closest_marker(name)
+        if marker is None:
+            continue
+        if len(marker.args) != 1 or isinstance(marker.args[0], bool) or not isinstance(marker.args[0], int | float):
+            advice = f"write {name}({_EXAMPLES[name]})"
+            raise UsageError(f"{node.nodeid}: {name} takes one number", advice=advice)
+        values[declared.name] = declared.kind.read(marker.args[0], Source(f"{node.nodeid}: {name}"))
+    return Layer("marker", values)
+
+
+def _task_layer(hints: RunHints) -> Layer:
+    declared = [one for one in (*_ROLLOUT.values(), *_RUN.values()) if one.task is not None]
+    values = {one.name: value for one in declared if (value := getattr(hints, str(one.task))) is not None}
+    return Layer("task", values)
+
+
+def _agent_names(text: str) -> list[str]:
+    """Return the agents that one value names; a raw command may hold commas of its own."""
+    parts = [text] if text.lstrip().startswith("cmd:") else text.split(",")
+    return [part.strip() for part in parts if part.strip()]
+
+
+def _models_for(agent: str, agents: Sequence[str], texts: Sequence[str]) -> tuple[str | None, ...]:
+    models: list[str | None] = []
+    for text in texts:
+        owner, equals, model = text.partition("=")
+        if not equals or owner not in agents:
+            models.append(text)
+        elif owner == agent:
+            models.append(model)
+    return tuple(dict.fromkeys(models)) or (None,)
+
+
+def _trial_of(node: pytest.Item) -> int:
+    callspec = getattr(node, "callspec", None)
+    return 1 if callspec is None else int(callspec.params.get("bf_trial", 1))
