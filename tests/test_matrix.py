@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from pytest_benchflow.plugin.items import cells, safe_name
-from pytest_benchflow.plugin.settings import AgentChoice
+from pytest_benchflow.plugin.resolve import AgentChoice
 
 FREE = {"oracle", "nop"}
 

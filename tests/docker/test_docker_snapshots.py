@@ -19,7 +19,7 @@ IMAGE = "bf-test/busybox:1"
 KILLED_RUNNER = """
 import asyncio, os, sys
 from pytest_benchflow.sandboxes import SandboxSpec
-from pytest_benchflow.sandboxes.docker import DockerBackend, labels
+from pytest_benchflow.sandboxes.docker import DockerBackend, container_spec
 
 async def main():
     backend = DockerBackend()
@@ -29,7 +29,7 @@ async def main():
     print((await sandbox.snapshot()).ref, flush=True)
     os.kill(os.getpid(), 9)
 
-labels._machine = lambda: sys.argv[1]
+container_spec._machine = lambda: sys.argv[1]
 asyncio.run(main())
 """
 
