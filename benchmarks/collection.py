@@ -73,3 +73,17 @@ def added_cpu(checkout: Checkout, project: Path) -> float:
     """Return the CPU seconds that the plugin adds; of one pair, for two runs in a row are equally slow."""
     ours = checkout.pytest("-q", cwd=project)
     return ours.cpu - checkout.pytest("-q", "-p", "no:benchflow", cwd=project).cpu
+
+
+def added_instructions(checkout: Checkout, project: Path) -> float:
+    """Return the instructions that the plugin adds: unlike seconds, nearly the same in every run."""
+    return _instructions(checkout, project) - _instructions(checkout, project, "-p", "no:benchflow")
+
+
+def _instructions(checkout: Checkout, project: Path, *more: str) -> float:
+    # The order of sets, and with it the work, follows from the seed.
+    counted = ("env", "PYTHONHASHSEED=0", "valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null")
+    done = checkout.pytest("-q", *more, cwd=project, under=counted)
+    found = re.search(r"Collected : (\d+)", done.output)
+    assert found, done.output[-500:]
+    return float(found[1])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -49,6 +50,8 @@ class Benchmark:
     measure: Callable[[Checkout, Path], Numbers]
     #: Turns per round: what is short and noisy takes more.
     turns: int = 1
+    #: What is the same every time is measured in one turn.
+    steady: bool = False
     #: Tells why it cannot be measured here.
     unavailable: Callable[[Checkout], str | None] = lambda checkout: None
 
@@ -96,6 +99,14 @@ def _overhead(checkout: Checkout, project: Path) -> Numbers:
     return {"added to a run without tasks, CPU ms": added * 1000}
 
 
+def _instructions(checkout: Checkout, project: Path) -> Numbers:
+    return {"added to a run without tasks, million": collection.added_instructions(checkout, project) / 1e6}
+
+
+def _no_valgrind(checkout: Checkout) -> str | None:
+    return None if shutil.which("valgrind") else "valgrind is not installed"
+
+
 def _local(checkout: Checkout, project: Path) -> Numbers:
     one, many, each = rollouts.roll_out(checkout, project, COUNT)
     return {
@@ -140,12 +151,13 @@ def _size(checkout: Checkout, project: Path) -> Numbers:
 BENCHMARKS = {
     "collection": Benchmark(collection.write_both, _collection),
     "overhead": Benchmark(collection.write_suite, _overhead, turns=2),
+    "instructions": Benchmark(collection.write_suite, _instructions, steady=True, unavailable=_no_valgrind),
     "local": Benchmark(partial(rollouts.write_many, count=COUNT), _local, turns=2),
     "docker": Benchmark(docker_rollouts.write_many, _docker, unavailable=docker_rollouts.unavailable),
     "memory": Benchmark(
         partial(rollouts.write_many, count=rollouts.IN_FLIGHT, linger_sec=rollouts.LINGER_SEC), _memory
     ),
-    "size": Benchmark(partial(rollouts.write_many, count=1), _size),
+    "size": Benchmark(partial(rollouts.write_many, count=1), _size, steady=True),
 }
 
 
@@ -204,19 +216,20 @@ def _compare(name: str, a: Checkout, b: Checkout, rounds: int) -> list[Row]:
             benchmark.write(project)
             # Compiles, builds and reads into memory what later turns find there.
             benchmark.measure(checkout, project)
-        for turn in range(rounds * benchmark.turns):
+        turns = 1 if benchmark.steady else rounds * benchmark.turns
+        for turn in range(turns):
             for checkout in (a, b) if turn % 2 == 0 else (b, a):
                 seen[checkout].append(benchmark.measure(checkout, projects[checkout]))
-            print(f"{name}: {turn + 1} of {rounds * benchmark.turns}", file=sys.stderr)
+            print(f"{name}: {turn + 1} of {turns}", file=sys.stderr)
     return [Row(name, what, [turn[what] for turn in seen[a]], [turn[what] for turn in seen[b]]) for what in seen[a][0]]
 
 
 def _print(rows: list[Row]) -> None:
     width = max((len(row.name) for row in rows), default=0)
-    print(f"{'':10} {'':{width}} {'A':>9} {'B':>9} {'B/A':>6}  of each turn")
+    print(f"{'':12} {'':{width}} {'A':>9} {'B':>9} {'B/A':>6}  of each turn")
     for row in rows:
         numbers = f"{_number(median(row.a)):>9} {_number(median(row.b)):>9} {row.ratio:6.3f}"
-        print(f"{row.benchmark:10} {row.name:{width}} {numbers}  {row.ratios[0]:.2f} to {row.ratios[-1]:.2f}")
+        print(f"{row.benchmark:12} {row.name:{width}} {numbers}  {row.ratios[0]:.2f} to {row.ratios[-1]:.2f}")
 
 
 def _number(value: float) -> str:

@@ -32,11 +32,11 @@ class Checkout:
     root: Path
     python: str
 
-    def pytest(self, *args: str, cwd: Path, watch: bool = False) -> Cost:
-        """Run pytest in a process of its own, without what the caller's configuration would add."""
+    def pytest(self, *args: str, cwd: Path, watch: bool = False, under: tuple[str, ...] = ()) -> Cost:
+        """Run pytest in a process of its own, under another program if given, without what the caller configured."""
         # Hypothesis is here for our tests; its plugin imports all of it at the end of every run.
         plugins = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest")
-        return run([self.python, "-m", "pytest", *plugins, *args], cwd, watch=watch)
+        return run([*under, self.python, "-m", "pytest", *plugins, *args], cwd, watch=watch)
 
 
 HERE = Checkout(Path(__file__).parents[1], sys.executable)
