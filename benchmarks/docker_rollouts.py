@@ -5,25 +5,20 @@ Not called `docker`: it would hide the SDK of that name.
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
-import tarfile
-import time
 from collections import defaultdict
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from statistics import mean, median
 
-import docker
 import measure
-from workloads import write_tasks
+from measure import HERE, Checkout, Cost
+from workloads import write_project, write_tasks
 
 COUNT = 16
 CONCURRENCY = 4
 ROUNDS = 3
-IMAGE = "debian:bookworm-slim"
+OPTIONS = ("-q", "--bf-sandbox=docker", f"--bf-concurrency={CONCURRENCY}")
 PEERS: dict[str, list[str]] = {
     "harbor": ["harbor", "run", "-e", "docker", "-a", "oracle", "-n", str(CONCURRENCY), "-p", "tasks"],
     "bench": [
@@ -35,22 +30,17 @@ PEERS: dict[str, list[str]] = {
 
 def rollouts(scratch: Path) -> None:
     """Print one rollout (bar 1.5 s), 16 at 4 a time (bar 1.3 × floor), CPU (bar 5 s) and memory (bar 200 MB)."""
-    try:
-        docker.APIClient(version="auto").close()
-    except docker.errors.DockerException as error:
-        print(f"no Docker daemon: {error}")
+    if missing := unavailable(HERE):
+        print(missing)
         return
-    write_tasks(scratch / "tasks", COUNT)
-    (scratch / "pytest.ini").write_text("[pytest]\n")
-    task = scratch / "tasks" / "task-00000"
-    options = ("-q", "--bf-sandbox=docker", f"--bf-concurrency={CONCURRENCY}")
-    measure.pytest(str(task), *options, cwd=scratch)
+    write_many(scratch)
+    roll_out_one(HERE, scratch)
     # In turns, so that a machine that gets busier is busier for both.
     floors, ones, many = [], [], []
     for number in range(ROUNDS):
-        floors.append((_seconds(lambda: _floor(task)), _seconds(lambda: _floors(task))))
-        ones.append(measure.pytest(str(task), *options, cwd=scratch))
-        many.append(measure.pytest("tasks", *options, f"--bf-job-name=bench-{number}", cwd=scratch))
+        floors.append((floor(HERE, scratch, 1), floor(HERE, scratch, COUNT)))
+        ones.append(roll_out_one(HERE, scratch))
+        many.append(roll_out_all(HERE, scratch, f"--bf-job-name=bench-{number}"))
     floor_one, floor_all = (median(column) for column in zip(*floors, strict=True))
     one, wall = median(cost.wall for cost in ones), median(cost.wall for cost in many)
     cpu, rss = median(cost.cpu for cost in many), max(cost.rss_mb for cost in many)
@@ -66,38 +56,38 @@ def rollouts(scratch: Path) -> None:
         _peer(name, argv, scratch, wall)
 
 
-def _seconds(work: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
-
-
-def _floors(task: Path) -> None:
-    with ThreadPoolExecutor(CONCURRENCY) as pool:
-        list(pool.map(_floor, [task] * COUNT))
-
-
-def _floor(task: Path) -> None:
-    """Do what a rollout cannot do without: create, start, put an archive, two execs, get an archive, remove."""
-    client = docker.APIClient(version="auto")
-    container = client.create_container(IMAGE, ["sleep", "infinity"], working_dir="/app")["Id"]
+def unavailable(checkout: Checkout) -> str | None:
+    """Return why there is nothing to measure, None if a daemon answers."""
+    program = "import docker; docker.APIClient(version='auto').close()"
     try:
-        client.start(container)
-        packed = io.BytesIO()
-        with tarfile.open(fileobj=packed, mode="w") as tar:
-            tar.add(task / "solution", "solution")
-            tar.add(task / "tests", "tests")
-        client.put_archive(container, "/", packed.getvalue())
-        for script in ("bash /solution/solve.sh", "mkdir -p /logs/verifier && bash /tests/test.sh"):
-            client.exec_start(client.exec_create(container, ["bash", "-c", script])["Id"])
-        stream, _ = client.get_archive(container, "/logs/verifier/reward.txt")
-        with tarfile.open(fileobj=io.BytesIO(b"".join(stream))) as tar:
-            reward = tar.extractfile("reward.txt")
-            assert reward is not None
-            assert reward.read() == b"1\n"
-    finally:
-        client.remove_container(container, force=True)
-        client.close()
+        measure.run([checkout.python, "-c", program], checkout.root)
+    except SystemExit as failed:
+        return f"no Docker daemon: {str(failed).splitlines()[-1]}"
+    return None
+
+
+def write_many(project: Path) -> None:
+    """Write a project of trivial tasks."""
+    write_project(project)
+    write_tasks(project / "tasks", COUNT)
+
+
+def floor(checkout: Checkout, project: Path, count: int) -> float:
+    """Return the seconds of what `count` rollouts cannot do without."""
+    # A process of its own: the SDK is installed in the checkout's environment, not always in ours.
+    program = str(Path(__file__).with_name("docker_floor.py"))
+    task = str(project / "tasks" / "task-00000")
+    return float(measure.run([checkout.python, program, task, str(count), str(CONCURRENCY)], project).output)
+
+
+def roll_out_one(checkout: Checkout, project: Path) -> Cost:
+    """Run one rollout."""
+    return checkout.pytest("tasks/task-00000", *OPTIONS, cwd=project)
+
+
+def roll_out_all(checkout: Checkout, project: Path, *more: str) -> Cost:
+    """Run a rollout of each task."""
+    return checkout.pytest("tasks", *OPTIONS, *more, cwd=project)
 
 
 def _phases(job: Path) -> str:

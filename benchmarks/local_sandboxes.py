@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from statistics import median
 
+import measure
+
 from pytest_benchflow.sandboxes import Backend, SandboxRegistry, SandboxSpec
 
 ROUNDS = 20
@@ -48,35 +50,10 @@ async def _many(backend: Backend) -> None:
     await asyncio.gather(*(box.start() for box in boxes))
     await asyncio.gather(*(box.exec("true") for box in boxes))
     took = time.perf_counter() - began
-    helpers = _descendants(os.getpid())
-    total = sum(map(_pss_kb, helpers)) / 1024
+    helpers = measure.descendants(os.getpid())
+    total = measure.memory_mb(helpers)
     began = time.perf_counter()
     await asyncio.gather(*(box.stop() for box in boxes))
     stopped = time.perf_counter() - began
     print(f"{AT_ONCE} at once, to first command   {took * 1000:6.0f} ms, stopped in {stopped * 1000:.0f} ms")
     print(f"memory of {len(helpers)} helper processes {total:6.1f} MB proportional (bar 128)")
-
-
-def _descendants(top: int) -> list[int]:
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            try:
-                parent = int((entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[1])
-            except OSError:
-                continue
-            children.setdefault(parent, []).append(int(entry.name))
-    found, todo = [], [top]
-    while todo:
-        below = children.get(todo.pop(), [])
-        found += below
-        todo += below
-    return found
-
-
-def _pss_kb(pid: int) -> int:
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)

@@ -27,10 +27,19 @@ _FILES = {
 }
 
 
-def write_tasks(folder: Path, count: int) -> None:
-    """Write trivial tasks."""
+def write_project(folder: Path) -> None:
+    """Write an empty project, so that pytest looks no further up."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "pytest.ini").write_text("[pytest]\n")
+
+
+def write_tasks(folder: Path, count: int, linger_sec: int = 0) -> None:
+    """Write trivial tasks, whose solutions take no longer than that."""
+    files = dict(_FILES)
+    if linger_sec:
+        files["solution/solve.sh"] += f"sleep {linger_sec}\n"
     for number in range(count):
-        for name, text in _FILES.items():
+        for name, text in files.items():
             path = folder / f"task-{number:05}" / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
