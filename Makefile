@@ -7,7 +7,7 @@ BIN = $(VENV)/bin
 # Hundreds of tests start Python: without bytecode each would compile the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-agents lint bench clean
+.PHONY: demo test test-agents wheel-test lint bench clean
 
 demo: $(VENV)/.demo
 	$(BIN)/pytest tasks --bf-sandbox local
@@ -21,6 +21,10 @@ test-agents: $(VENV)/.test
 	BF_REQUIRE_AGENTS=1 $(BIN)/pytest tests/agents
 	BF_REQUIRE_AGENTS=1 BF_TEST_AGENTS=openhands,openclaw $(BIN)/pytest tests/agents
 
+# What users install: the wheel, in fresh environments, with every Python that is here.
+wheel-test: $(VENV)/.demo
+	JOBS=$(JOBS) $(BIN)/python .ci/wheel.py
+
 lint: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -32,12 +36,14 @@ bench: $(VENV)/.test
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache build dist
 
-$(VENV)/.demo: pyproject.toml
+# Made once: to make it again over itself would only install pip again.
+$(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: pyproject.toml | $(BIN)/python
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
 	touch $@
 
-$(VENV)/.test: pyproject.toml
-	$(PYTHON) -m venv $(VENV)
+$(VENV)/.test: pyproject.toml | $(BIN)/python
 	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[test]'
 	touch $@ $(VENV)/.demo
