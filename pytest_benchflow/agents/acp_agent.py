@@ -234,6 +234,7 @@ class AcpAgent:
             effort_option=None if effort is None else effort.option,
             handshake_timeout_sec=manifest.handshake_timeout_sec,
             idle_timeout_sec=context.idle_timeout_sec,
+            quirks=manifest.quirks,
         )
 
 

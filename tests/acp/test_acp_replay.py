@@ -11,6 +11,7 @@ from acp_pipes import HERE, Recording
 from pytest_benchflow.agents import (
     AcpSession,
     AgentOutcome,
+    AgentRegistry,
     PromptResult,
     SessionPlan,
     Usage,
@@ -54,6 +55,7 @@ class Replay:
             auth_method=first.get("a"),
             mode=first.get("m"),
             model=first.get("o"),
+            quirks=AgentRegistry().manifest(self.name.partition(".")[0].removeprefix("zed-")).quirks,
             cancel_grace_sec=60 if "cancel" in self.name else 0.05,
         )
 

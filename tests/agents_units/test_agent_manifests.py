@@ -71,6 +71,9 @@ def test_the_smallest_manifest_is_a_name_and_a_command() -> None:
         ),
         ({"files": [{"path": "x", "format": "ini", "content": {}}]}, "mine.toml: [files] format is 'ini'; give one of"),
         ({"files": [{"path": "x", "format": "json"}]}, "mine.toml: [files] content is missing"),
+        ({"quirks": {"notices": ["("]}}, "mine.toml: [quirks] notices '(' is not a regular expression: "),
+        ({"quirks": {"reported_model": "x"}}, "mine.toml: [quirks] reported_model 'x' has no group; "),
+        ({"quirks": {"errors": [{"update": "x"}]}}, "mine.toml: [quirks.errors] text is missing"),
         ({"credentials": [{"env": "X", "kind": "file"}]}, "mine.toml: [[credentials]] X: path and kind = 'file'"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 
 from pytest_benchflow.agents.acp.types import as_list, as_object, as_text
@@ -24,6 +25,8 @@ class Option:
 class Choices:
     """The state of a session as its agent reports it."""
 
+    name_pattern: str | None = None
+    """Pattern of the name by which the agent reports its model; the first group is the model."""
     options: dict[str, Option] = field(default_factory=dict)
     models: tuple[str, ...] = ()
     current_model: str | None = None
@@ -62,7 +65,9 @@ class Choices:
     def reported_model(self, option: str) -> str | None:
         """Return the model that the agent says it runs."""
         chosen = self.model_option(option)
-        return (chosen and chosen.current) or self.current_model
+        name = (chosen and chosen.current) or self.current_model
+        match = re.match(self.name_pattern, name, re.IGNORECASE) if self.name_pattern and name else None
+        return match[1] if match else name
 
     def known_models(self, option: str) -> list[str]:
         """Return the ids of all models that are offered, in either way, once each."""
@@ -105,13 +110,13 @@ def _values(options: Json) -> list[str]:
 
 
 def same_model(asked: str, reported: str) -> bool:
-    """Whether an agent means the model asked for; some add an effort, a provider or a source to its name."""
+    """Whether an agent means the model asked for; some add an effort or a provider to its name."""
     if asked == reported:
         return True
     plain = _without_effort(reported)
     if _without_effort(asked) == plain and (plain == reported or "[" not in asked):
         return True
-    return plain.endswith((f"/{asked}", f":{asked}")) or asked.endswith(f"/{plain}") or f"|{asked}(" in reported
+    return plain.endswith((f"/{asked}", f":{asked}")) or asked.endswith(f"/{plain}")
 
 
 def contradicts(asked: str, reported: str | None, *, at_launch: bool) -> bool:

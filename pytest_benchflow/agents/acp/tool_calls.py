@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from pytest_benchflow.agents.acp.types import as_list, as_object, as_text
+from pytest_benchflow.agents.acp.types import as_list, as_object, as_text, at_path
+from pytest_benchflow.agents.manifest import Quirks
 from pytest_benchflow.core.types import Emit, Event, Json
 
 _TERMINAL = ("completed", "failed", "cancelled")
@@ -23,6 +24,7 @@ _VALUES = {"content": "content", "raw_input": "rawInput", "raw_output": "rawOutp
 
 @dataclass(slots=True)
 class _Call:
+    quirks: Quirks
     began: float
     updated: float
     announced: bool = False
@@ -35,25 +37,23 @@ class _Call:
     exit: dict[str, Json] = field(default_factory=dict)
 
     def take(self, update: dict[str, Json], *, only_new: bool = False) -> None:
-        """Take what an update tells; an empty value takes nothing back, gemini ends its calls with empty content."""
+        """Take what an update tells; an empty value takes nothing back, for some end their calls with empty content."""
         for key, value in _fields(update):
             if not (only_new and key in self.told):
                 self.told[key] = value
-        meta = update.get("_meta")
-        if isinstance(meta, dict):
-            self._take_terminal(meta)
+        self._take_terminal(update)
 
-    def _take_terminal(self, meta: dict[str, Json]) -> None:
-        """Take the output that codex and pi send beside the call, piece by piece."""
-        for key in ("terminal_output", "terminal_output_delta"):
-            text = as_text(as_object(meta.get(key)).get("data"))
+    def _take_terminal(self, update: dict[str, Json]) -> None:
+        """Take the output that some agents send beside the call, piece by piece."""
+        for path in self.quirks.terminal_output:
+            text = as_text(at_path(update, path))
             if text is not None:
                 self.output_size += len(text)
                 piece = text[: _OUTPUT_CHARS - self.output_kept]
                 self.output_kept += len(piece)
                 self.output.append(piece) if piece else None
-        if "terminal_exit" in meta:
-            self.exit = {k: v for k, v in as_object(meta["terminal_exit"]).items() if k in ("exit_code", "signal")}
+        if exit_status := as_object(at_path(update, self.quirks.terminal_exit)):
+            self.exit = {key: value for key, value in exit_status.items() if key in ("exit_code", "signal")}
 
     def event(self, name: str, now: float) -> Event:
         """Return all that is known as one event."""
@@ -81,8 +81,9 @@ class _Call:
 class ToolCalls:
     """The calls of one session; only those that are open take memory."""
 
-    def __init__(self, emit: Emit, clock: Callable[[], float]) -> None:
+    def __init__(self, emit: Emit, clock: Callable[[], float], quirks: Quirks) -> None:
         self._emit = emit
+        self._quirks = quirks
         self._clock = clock
         self._open: dict[str, _Call] = {}
         self._finished: dict[str, int] = {}
@@ -126,13 +127,13 @@ class ToolCalls:
         name = as_text(described.get("toolCallId"))
         if name is None or name in self._finished:
             return
-        # openhands asks once for calls that it has announced under their own ids.
+        # Some ask once for several calls, which they have announced under their own ids.
         stands_for_others = name not in self._open and bool(self.pending)
         call = self._open.get(name) or self._add(name)
         call.take(described, only_new=call.announced)
         call.updated = self._clock()
         if not (call.announced or stands_for_others or allowed):
-            # Refused, and gemini will not speak of it again.
+            # Refused, and some agents will not speak of it again.
             self._announce(name, call, described)
             call.told["status"] = "failed"
             self._finish(name)
@@ -151,7 +152,7 @@ class ToolCalls:
         if len(self._open) >= _MAX_OPEN:
             self._finish(next(iter(self._open)))
         now = self._clock()
-        call = self._open[name] = _Call(now, now)
+        call = self._open[name] = _Call(self._quirks, now, now)
         return call
 
     def _announce(self, name: str, call: _Call, update: dict[str, Json]) -> None:
