@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_benchflow.agents.base import AgentContext, AgentOutcome, AgentRequest, ModelAccess, PromptResult
+from pytest_benchflow.agents.sandbox_commands import exec_checked
 from pytest_benchflow.configfile import resolve_env
 from pytest_benchflow.sandboxes import upload_selected
 
@@ -119,9 +120,9 @@ class OracleAgent:
         assert source is not None  # skip_reason() refused the rollout otherwise
         await upload_selected(context.sandbox, source, target, context.step.left_out.get(source, ()))
         if not _all_executable(source):
-            made = await context.sandbox.exec(f"chmod -R +x {target}", user=0, timeout_sec=60)
-            if made.return_code:
-                raise FileNotFoundError(f"{target}: {made.stderr.strip()}")
+            await exec_checked(
+                context.sandbox, f"chmod -R +x {target}", lambda reason: FileNotFoundError(f"{target}: {reason}")
+            )
         return OracleSession(context)
 
 

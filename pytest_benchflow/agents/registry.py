@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from pytest_benchflow.agents.base import Agent
 from pytest_benchflow.agents.builtin import NopAgent, OracleAgent
 from pytest_benchflow.core.errors import UsageError
+from pytest_benchflow.core.registry import installed_entries
 from pytest_benchflow.core.text import closest
 
 if TYPE_CHECKING:
@@ -86,8 +86,8 @@ class AgentRegistry:
 
     def load_entry_points(self) -> None:
         """Add what installed packages offer: each entry point names a callable that returns an agent or a manifest."""
-        for entry in entry_points(group=ENTRY_POINT_GROUP):
-            self.register(entry.load()())
+        for _, make in installed_entries(ENTRY_POINT_GROUP):
+            self.register(cast("Agent | AgentManifest", make()))
 
     def names(self) -> list[str]:
         """Return every known name, sorted; aliases are not among them."""
