@@ -72,14 +72,14 @@ def protocol_servers(
 
 def server_secrets(servers: Iterable[McpServer], environ: Mapping[str, str], where: str) -> frozenset[str]:
     """Return the values that servers get from the environment of the runner."""
-    found: set[str] = set()
+    secrets: set[str] = set()
     for server in servers:
-        for given, filled in (
+        for templates, filled in (
             (server.env, resolve_env(server.env, environ, where)),
             (server.headers, resolve_headers(server.headers, environ, where)),
         ):
-            found |= {value for name, value in filled.items() if value != given[name]}
-    return frozenset(found)
+            secrets |= {value for name, value in filled.items() if value != templates[name]}
+    return frozenset(secrets)
 
 
 def _server(server: McpServer, environ: Mapping[str, str], where: str) -> dict[str, Json]:

@@ -198,7 +198,7 @@ class AgentManifest:
 
 T = TypeVar("T")
 _BAD = object()
-_KINDS = {str: "a text", bool: "true or false", float: "a number"}
+_KINDS = {str: "a string", bool: "true or false", float: "a number"}
 
 
 def build(cls: type[T], table: Mapping[str, object], problems: list[str], where: str = "") -> T | None:
@@ -214,15 +214,17 @@ def build(cls: type[T], table: Mapping[str, object], problems: list[str], where:
         has_default = each.default is not dataclasses.MISSING or each.default_factory is not dataclasses.MISSING
         if name not in table and not has_default:
             problems.append(f"{_place(where, name)} is missing")
-    given = {name: _value(hints[name], value, problems, where, name) for name, value in table.items() if name in fields}
-    return cls(**given) if len(problems) == before else None
+    values = {
+        name: _value(hints[name], value, problems, where, name) for name, value in table.items() if name in fields
+    }
+    return cls(**values) if len(problems) == before else None
 
 
 def _value(kind: Any, value: object, problems: list[str], where: str, key: str) -> object:
-    found = _convert(kind, value, problems, f"{where}.{key}" if where else key)
-    if found is _BAD:
+    converted = _convert(kind, value, problems, f"{where}.{key}" if where else key)
+    if converted is _BAD:
         problems.append(f"{_place(where, key)} is {_shown(value)}; give {_wanted(kind)}")
-    return found
+    return converted
 
 
 def _convert(kind: Any, value: object, problems: list[str], path: str) -> object:
@@ -230,7 +232,7 @@ def _convert(kind: Any, value: object, problems: list[str], path: str) -> object
     origin, args = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
         tried = (_convert(arg, value, problems, path) for arg in args if arg is not types.NoneType)
-        return next((found for found in tried if found is not _BAD), _BAD)
+        return next((converted for converted in tried if converted is not _BAD), _BAD)
     if origin is Literal:
         return value if value in args else _BAD
     if origin is tuple:
@@ -278,5 +280,5 @@ def _wanted(kind: Any) -> str:
     if origin is Literal:
         return f"one of {', '.join(map(str, args))}"
     if origin is tuple:
-        return "a list of tables" if dataclasses.is_dataclass(args[0]) else "a list of texts"
+        return "a list of tables" if dataclasses.is_dataclass(args[0]) else "a list of strings"
     return _KINDS.get(kind, "a table")

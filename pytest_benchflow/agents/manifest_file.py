@@ -65,7 +65,7 @@ def _wrong(manifest: AgentManifest) -> Iterator[str]:
                 yield f"{where} uses {{{name}}}, which is not known; {did_you_mean(name, known)}"
     for path in _paths(manifest):
         if path.startswith(("/", "~")) or ".." in path.split("/") or not path.strip("./"):
-            yield f"{path!r} is no path in the home directory; write it relative to that"
+            yield f"{path!r} is not a path in the home directory; write it relative to that"
 
 
 def _wrong_install(manifest: AgentManifest) -> Iterator[str]:

@@ -26,7 +26,7 @@ def read_dotenv(environ: Mapping[str, str], cwd: Path) -> dict[str, str]:
         return {}
     except (OSError, UnicodeDecodeError) as error:
         raise CredentialsError(
-            f"{path} cannot be read: {getattr(error, 'strerror', None) or 'it is no text'}"
+            f"{path} cannot be read: {getattr(error, 'strerror', None) or 'it is not text'}"
         ) from None
     return parse_dotenv(text, str(path))
 
@@ -67,8 +67,8 @@ class Sources:
 
     def look(self, name: str) -> str | None:
         """Return the value of a variable."""
-        found = self.first((name,))
-        return None if found is None else found[1]
+        pair = self.first((name,))
+        return None if pair is None else pair[1]
 
     def explicit_value(self, name: str | None) -> str | None:
         """Return the value of a variable that was given on purpose."""

@@ -56,16 +56,16 @@ class ServiceRegistry:
         """Return the service called `name`."""
         return self._services.find(name)
 
-    def all_of(self, given: Iterable[str | ServiceConfig]) -> list[ServiceConfig]:
-        """Return services given by name or whole, each once; two on one port cannot both run."""
-        found = list(dict.fromkeys(self.get(one) if isinstance(one, str) else one for one in given))
+    def all_of(self, services: Iterable[str | ServiceConfig]) -> list[ServiceConfig]:
+        """Return services, each by its name or whole, each once; two on one port cannot both run."""
+        configs = list(dict.fromkeys(self.get(one) if isinstance(one, str) else one for one in services))
         ports: dict[int, str] = {}
-        for service in found:
+        for service in configs:
             if service.port in ports:
                 both = f"services {ports[service.port]!r} and {service.name!r} both use port {service.port}"
                 raise BadValue(both, advice="give one of them another port")
             ports[service.port] = service.name
-        return found
+        return configs
 
 
 def checked(service: ServiceConfig) -> ServiceConfig:

@@ -74,5 +74,5 @@ def test_another_file_can_be_named_and_must_be_there(tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_text_is_one_error(tmp_path: Path) -> None:
     (tmp_path / ".env").write_bytes(b"A=\xff\xfe")
-    with pytest.raises(CredentialsError, match="cannot be read: it is no text"):
+    with pytest.raises(CredentialsError, match="cannot be read: it is not text"):
         read_dotenv({}, tmp_path)

@@ -51,23 +51,23 @@ def test_the_smallest_manifest_is_a_name_and_a_command() -> None:
     [
         ({"lunch": ["x"]}, "mine.toml: lunch is not known; did you mean launch?"),
         ({"install": {"npmm": []}}, "mine.toml: [install] npmm is not known; did you mean npm?"),
-        ({"launch": "mine --acp"}, "mine.toml: launch is 'mine --acp'; give a list of texts"),
+        ({"launch": "mine --acp"}, "mine.toml: launch is 'mine --acp'; give a list of strings"),
         ({"launch": []}, "mine.toml: launch is empty; give the program that speaks ACP"),
-        ({"version": 1.0}, "mine.toml: version is 1.0; give a text"),
+        ({"version": 1.0}, "mine.toml: version is 1.0; give a string"),
         ({"model": {"by": "magic"}}, "mine.toml: [model] by is 'magic'; give one of auto, config-option, set-model,"),
         ({"model": {"required": "yes"}}, "mine.toml: [model] required is 'yes'; give true or false"),
         ({"protocols": {"openai": {}}}, "mine.toml: [protocols] openai is not known; "),
         ({"protocols": {"gemini": {"sufix": ""}}}, "mine.toml: [protocols.gemini] sufix is not known; did you mean"),
         ({"provider": "opnai"}, "mine.toml: provider 'opnai' is not known; did you mean openai?"),
         ({"env": {"M": "{modle}"}}, "mine.toml: [env] uses {modle}, which is not known; did you mean model?"),
-        ({"env": {"M": 1}}, "mine.toml: [env] M is 1; give a text"),
+        ({"env": {"M": 1}}, "mine.toml: [env] M is 1; give a string"),
         ({"install": {"node": "22", "npm": ["x"]}}, "mine.toml: [install] npm package 'x' has no version; pin it"),
         ({"install": {"npm": ["x@1"]}}, "mine.toml: [install] node and npm belong together"),
         ({"install": {"python": "3.12", "pip": ["x"]}}, "mine.toml: [install] pip package 'x' has no version"),
         ({"name": "a b"}, "mine.toml: 'a b' cannot name an agent"),
         (
             {"files": [{"path": "../x", "format": "json", "content": {}}]},
-            "mine.toml: '../x' is no path in the home directory",
+            "mine.toml: '../x' is not a path in the home directory",
         ),
         ({"files": [{"path": "x", "format": "ini", "content": {}}]}, "mine.toml: [files] format is 'ini'; give one of"),
         ({"files": [{"path": "x", "format": "json"}]}, "mine.toml: [files] content is missing"),
@@ -87,8 +87,8 @@ def test_all_problems_are_said_at_once() -> None:
         "mine.toml: nam is not known; did you mean name?",
         "mine.toml: name is missing",
         "mine.toml: launch is missing",
-        "mine.toml: version is 3; give a text",
-        "mine.toml: [install] npm is 'x'; give a list of texts",
+        "mine.toml: version is 3; give a string",
+        "mine.toml: [install] npm is 'x'; give a list of strings",
     ]
 
 

@@ -132,7 +132,7 @@ def test_a_word_cannot_mean_two_agents(folder: Path, word: str) -> None:
 
 def test_a_directory_that_is_none_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BF_AGENTS_DIR", str(tmp_path / "nowhere"))
-    with pytest.raises(UsageError, match=r"BF_AGENTS_DIR: .*nowhere is no directory"):
+    with pytest.raises(UsageError, match=r"BF_AGENTS_DIR: .*nowhere is not a directory"):
         AgentRegistry().get("gemini")
 
 

@@ -51,7 +51,7 @@ def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def is_failure(text: str) -> bool:
-    """Whether the beginning of a message tells that the model could not be reached."""
+    """Return whether the beginning of a message tells that the model could not be reached."""
     head = _FAILURE_HEAD.match(text)
     if len(text) > _LONGEST_FAILURE or head is None:
         return False
@@ -98,7 +98,7 @@ class Evidence:
 
     @property
     def answered(self) -> bool:
-        """Whether the model answered at least once."""
+        """Return whether the model answered at least once."""
         return self.said or self.tool_calls > 0 or self.output_tokens > 0
 
     def hear(self, text: str, *, is_start: bool) -> bool:

@@ -92,7 +92,7 @@ class AcpSession:
 
     @property
     def answered(self) -> bool:
-        """Whether the model answered at least once in this session."""
+        """Return whether the model answered at least once in this session."""
         return self._answered or self.turns.evidence.answered
 
     @property

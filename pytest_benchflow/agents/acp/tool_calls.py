@@ -30,7 +30,7 @@ class _Call:
     announced: bool = False
     """Whether the agent reported it, rather than only asked permission for it."""
     started_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="milliseconds"))
-    told: dict[str, Json] = field(default_factory=dict)
+    fields: dict[str, Json] = field(default_factory=dict)
     output: list[str] = field(default_factory=list)
     output_kept: int = 0
     output_size: int = 0
@@ -39,8 +39,8 @@ class _Call:
     def take(self, update: dict[str, Json], *, only_new: bool = False) -> None:
         """Take what an update tells; an empty value takes nothing back, for some end their calls with empty content."""
         for key, value in _fields(update):
-            if not (only_new and key in self.told):
-                self.told[key] = value
+            if not (only_new and key in self.fields):
+                self.fields[key] = value
         self._take_terminal(update)
 
     def _take_terminal(self, update: dict[str, Json]) -> None:
@@ -57,17 +57,17 @@ class _Call:
 
     def event(self, name: str, now: float) -> Event:
         """Return all that is known as one event."""
-        told = self.told
+        fields = self.fields
         event: Event = {
             "type": "tool_call",
             "tool_call_id": name,
-            "kind": told.get("kind", "other"),
-            "title": told.get("title", ""),
-            "status": told.get("status", "pending"),
-            "content": [*as_list(told.get("content")), *self._output()],
+            "kind": fields.get("kind", "other"),
+            "title": fields.get("title", ""),
+            "status": fields.get("status", "pending"),
+            "content": [*as_list(fields.get("content")), *self._output()],
         }
-        rest = {"raw_input": told.get("raw_input"), "raw_output": told.get("raw_output") or self.exit}
-        event.update((key, value) for key, value in (*rest.items(), ("locations", told.get("locations"))) if value)
+        rest = {"raw_input": fields.get("raw_input"), "raw_output": fields.get("raw_output") or self.exit}
+        event.update((key, value) for key, value in (*rest.items(), ("locations", fields.get("locations"))) if value)
         return event | {"started_at": self.started_at, "duration_sec": round(now - self.began, 3)}
 
     def _output(self) -> list[Json]:
@@ -118,7 +118,7 @@ class ToolCalls:
             self._announce(name, call, update)
         call.take(update)
         call.updated = self._clock()
-        if call.told.get("status") in _TERMINAL:
+        if call.fields.get("status") in _TERMINAL:
             self._finish(name)
 
     def asked(self, request: dict[str, Json], *, allowed: bool) -> None:
@@ -135,7 +135,7 @@ class ToolCalls:
         if not (call.announced or stands_for_others or allowed):
             # Refused, and some agents will not speak of it again.
             self._announce(name, call, described)
-            call.told["status"] = "failed"
+            call.fields["status"] = "failed"
             self._finish(name)
 
     def end_turn(self, status: str | None = None) -> None:
@@ -145,7 +145,7 @@ class ToolCalls:
                 del self._open[name]
                 continue
             if status is not None:
-                call.told["status"] = status
+                call.fields["status"] = status
             self._finish(name)
 
     def _add(self, name: str) -> _Call:
@@ -180,5 +180,5 @@ class ToolCalls:
 def _fields(update: dict[str, Json]) -> list[tuple[str, Json]]:
     """Return what an update tells of a call, in the words of the trajectory."""
     words = [(key, update.get(wire)) for key, wire in _WORDS.items()]
-    found: list[tuple[str, Json]] = [(key, word) for key, word in words if isinstance(word, str) and word]
-    return found + [(key, value) for key, wire in _VALUES.items() if (value := update.get(wire))]
+    texts: list[tuple[str, Json]] = [(key, word) for key, word in words if isinstance(word, str) and word]
+    return texts + [(key, value) for key, wire in _VALUES.items() if (value := update.get(wire))]

@@ -48,7 +48,7 @@ class Messages:
         self._last = ""
 
     def is_start(self, kind: str, message_id: str | None) -> bool:
-        """Whether a piece would begin a message."""
+        """Return whether a piece would begin a message."""
         return self._key != (kind, message_id, False)
 
     def add(self, kind: str, text: str, message_id: str | None, *, is_notice: bool = False) -> None:

@@ -18,13 +18,13 @@ def tokens(counts: Json) -> Usage | None:
     """Return counted tokens with those from the cache among the input, whatever way the agent counts."""
     table = as_object(counts)
     read, written = _first(table, _CACHE_READ), _first(table, _CACHE_WRITE)
-    given, output, total = _first(table, _INPUT), _first(table, _OUTPUT), _first(table, _TOTAL)
-    if given is None and output is None:
+    prompt, output, total = _first(table, _INPUT), _first(table, _OUTPUT), _first(table, _TOTAL)
+    if prompt is None and output is None:
         return None
     cache = (read or 0) + (written or 0)
-    if given is not None and total is not None and cache and total - given - (output or 0) >= cache:
-        given += cache
-    return Usage(input=given, output=output, cached=read)
+    if prompt is not None and total is not None and cache and total - prompt - (output or 0) >= cache:
+        prompt += cache
+    return Usage(input=prompt, output=output, cached=read)
 
 
 def answer_tokens(result: Json, quirks: Quirks) -> Usage | None:

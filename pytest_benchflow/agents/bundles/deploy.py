@@ -52,8 +52,8 @@ async def deploy(bundle: Bundle, sandbox: Sandbox, log: Path | None) -> str:
 async def _look(bundle: Bundle, sandbox: Sandbox, own: str) -> tuple[str, str, str]:
     """Return whether the bundle is there and runs, the kind of system, and the key of what was installed inside."""
     script = _LOOK.format(target=bundle.target, key=bundle.key, own=own)
-    done = await sandbox.exec(script, user=0, cwd="/", timeout_sec=_LOOK_SEC)
-    state, machine, libc, *installed = [*done.stdout.split(), "", "", ""][:4]
+    result = await sandbox.exec(script, user=0, cwd="/", timeout_sec=_LOOK_SEC)
+    state, machine, libc, *installed = [*result.stdout.split(), "", "", ""][:4]
     return state, f"{machine} {libc}", installed[0]
 
 
