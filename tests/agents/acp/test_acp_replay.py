@@ -248,7 +248,7 @@ async def test_the_page_on_trajectories_knows_every_event() -> None:
             await replay.prompts()
         seen |= {str(event["type"]) for event in replay.events}
         fields |= {key for event in replay.events for key in event}
-    page = (Path(__file__).parents[2] / "docs/trajectory.md").read_text("utf-8")
+    page = (Path(__file__).parents[3] / "docs/trajectory.md").read_text("utf-8")
     assert not [word for word in seen | fields if f"`{word}`" not in page]
 
 
