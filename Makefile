@@ -18,8 +18,8 @@ test: lint
 # Real agents, the large ones too, each in every sandbox: gigabytes to install, minutes to run.
 test-agents: $(VENV)/.test
 	$(BIN)/bf agents install gemini claude-agent-acp codex-acp opencode pi-acp openhands openclaw
-	BF_REQUIRE_AGENTS=1 $(BIN)/pytest tests/agents
-	BF_REQUIRE_AGENTS=1 BF_TEST_AGENTS=openhands,openclaw $(BIN)/pytest tests/agents
+	BF_REQUIRE_AGENTS=1 $(BIN)/pytest tests/real_agents
+	BF_REQUIRE_AGENTS=1 BF_TEST_AGENTS=openhands,openclaw $(BIN)/pytest tests/real_agents
 
 # What users install: the wheel, in fresh environments, with every Python that is here.
 wheel-test: $(VENV)/.demo

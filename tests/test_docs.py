@@ -7,12 +7,13 @@ import re
 import shlex
 import shutil
 import tomllib
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from project import NO_DAEMON
 
-from pytest_benchflow.agents import list_agents, parse_manifest
+from pytest_benchflow.agents import Quirks, list_agents, parse_manifest
 from pytest_benchflow.plugin.options import OPTIONS, markdown_table
 from pytest_benchflow.providers.providers import PROVIDERS
 from pytest_benchflow.reporting import Report
@@ -147,6 +148,14 @@ def test_the_agents_page_knows_every_agent_and_provider() -> None:
         assert {f"`{word}`" for word in (manifest.name, *manifest.aliases)} & {*re.findall(r"`[^`]+`", page)}
     for name in PROVIDERS:
         assert f"`{name.replace('seed-2-pro', 'seed-2-lite')}`" in page
+
+
+def test_the_agents_page_lists_every_quirk_with_its_default() -> None:
+    rows = dict(re.findall(r"^\| `(\w+)` \| (none|`.*?`) \|", (ROOT / "docs/agents.md").read_text(), re.MULTILINE))
+    for name, default in asdict(Quirks()).items():
+        assert (None if rows[name] == "none" else json.loads(rows[name].strip("`"))) == (
+            [*default] if isinstance(default, tuple) else default
+        )
 
 
 def test_the_files_of_the_scenes_page_load(tmp_path: Path) -> None:

@@ -39,6 +39,9 @@ from .legacy import (
 )
 from .manifest import (
     AgentManifest as AgentManifest,
+    ErrorReport as ErrorReport,
+    FailedState as FailedState,
+    Quirks as Quirks,
 )
 from .manifest_file import (
     parse_manifest as parse_manifest,

@@ -17,10 +17,10 @@ from pytest_benchflow.agents.companion import RunningCompanion, companion_values
 from pytest_benchflow.agents.installation import Installation
 from pytest_benchflow.agents.log import AgentLog, log_name
 from pytest_benchflow.agents.manifest import AgentManifest
+from pytest_benchflow.agents.sandbox_commands import exec_checked
 from pytest_benchflow.agents.template import Values, fill_argv, fill_env
 from pytest_benchflow.configfile import resolve_env, resolve_headers
 from pytest_benchflow.core.errors import HandshakeError, InstallError, ProviderError
-from pytest_benchflow.core.text import one_line
 from pytest_benchflow.core.types import Json
 from pytest_benchflow.providers import Sources
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from pytest_benchflow.tasks import McpServer, Task
 
 
-_WRITE_SEC = 60.0
 # A link that was left there is replaced, not followed.
 _WRITE = """umask 077
 path={path}
@@ -45,16 +44,14 @@ async def write_home_files(context: AgentContext, files: Iterable[HomeFile], age
     """Write the files; one that cannot be written is an error that says where and why, and not what."""
     for file in files:
         path = f"{context.home}/{file.path}"
-        done = await context.sandbox.exec(
+        text = f"Agent {agent} install failed: {path} cannot be written: "
+        await exec_checked(
+            context.sandbox,
             _WRITE.format(path=shlex.quote(path)),
+            lambda reason, text=text: InstallError(text + reason, retryable=False),  # type: ignore[misc]
             user=context.user,
-            cwd="/",
             stdin=file.content,
-            timeout_sec=_WRITE_SEC,
         )
-        if done.return_code:
-            reason = one_line(done.stderr, 200) or f"status {done.return_code}"
-            raise InstallError(f"Agent {agent} install failed: {path} cannot be written: {reason}", retryable=False)
 
 
 def path_variables(context: AgentContext, files: Iterable[HomeFile]) -> dict[str, str]:
@@ -75,14 +72,14 @@ def protocol_servers(
 
 def server_secrets(servers: Iterable[McpServer], environ: Mapping[str, str], where: str) -> frozenset[str]:
     """Return the values that servers get from the environment of the runner."""
-    found: set[str] = set()
+    secrets: set[str] = set()
     for server in servers:
-        for given, filled in (
+        for templates, filled in (
             (server.env, resolve_env(server.env, environ, where)),
             (server.headers, resolve_headers(server.headers, environ, where)),
         ):
-            found |= {value for name, value in filled.items() if value != given[name]}
-    return frozenset(found)
+            secrets |= {value for name, value in filled.items() if value != templates[name]}
+    return frozenset(secrets)
 
 
 def _server(server: McpServer, environ: Mapping[str, str], where: str) -> dict[str, Json]:
@@ -234,6 +231,7 @@ class AcpAgent:
             effort_option=None if effort is None else effort.option,
             handshake_timeout_sec=manifest.handshake_timeout_sec,
             idle_timeout_sec=context.idle_timeout_sec,
+            quirks=manifest.quirks,
         )
 
 

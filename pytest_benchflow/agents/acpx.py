@@ -122,10 +122,10 @@ class AcpxBridge:
         return {"result": {"protocolVersion": 1, "agentInfo": {"name": "acpx", "version": VERSION}, "authMethods": []}}
 
     async def _new(self, params: Message) -> Message:
-        status, said = await self._command(["sessions", "new", "--name", SESSION])
-        made = next((message.get("acpxSessionId") for message in said if "acpxSessionId" in message), None)
+        status, messages = await self._command(["sessions", "new", "--name", SESSION])
+        made = next((message.get("acpxSessionId") for message in messages if "acpxSessionId" in message), None)
         if status or made is None:
-            return _failure("sessions new", status, said)
+            return _failure("sessions new", status, messages)
         result: Message = {"sessionId": made}
         if self._offer.mode is not None:
             modes: list[Json] = [{"id": self._offer.mode, "name": self._offer.mode}]
@@ -141,9 +141,11 @@ class AcpxBridge:
 
     async def _set_option(self, params: Message) -> Message:
         name, value = str(params.get("configId")), str(params.get("value"))
-        status, said = await self._command(["set", name, value, "-s", SESSION])
+        status, messages = await self._command(["set", name, value, "-s", SESSION])
         return (
-            _failure(f"set {name}", status, said) if status else {"result": {"configOptions": [_option(name, value)]}}
+            _failure(f"set {name}", status, messages)
+            if status
+            else {"result": {"configOptions": [_option(name, value)]}}
         )
 
     async def _cancel(self, params: Message) -> Message:
@@ -164,13 +166,13 @@ class AcpxBridge:
         self, arguments: Sequence[str], stdin: str | None = None, listener: Callable[[Message], None] | None = None
     ) -> tuple[int, list[Message]]:
         """Run one command of acpx at a time; return its status and what it said, unless a listener took that."""
-        said: list[Message] = []
+        messages: list[Message] = []
         command = shlex.join([*self._acpx, *arguments]) + ("" if stdin is None else f" <<<{_ansi_quoted(stdin)}")
         async with self._free:
             done = self._done = asyncio.get_running_loop().create_future()
-            self._listener = listener or said.append
+            self._listener = listener or messages.append
             await self._driver.write(f"{command}; printf '\\n{{\"{_DONE}\":%d}}\\n' $?\n".encode())
-            return await done, said
+            return await done, messages
 
     async def _pump(self) -> None:
         """Take what the shell prints to the command that waits for it; its end is the end of the session."""
@@ -221,8 +223,8 @@ class _Turn:
         elif number in self._asked_by_agent:
             self._asked_by_agent.discard(number)
         elif number == self._prompt:
-            kept = "result" if "result" in message else "error"
-            self.answer = {kept: message.get(kept)}
+            key = "result" if "result" in message else "error"
+            self.answer = {key: message.get(key)}
         elif "error" in message:
             self.errors.append(message)
 
@@ -235,8 +237,8 @@ def _option(name: str, value: str | None) -> Json:
     return {"id": name, "name": name, "type": "select", "currentValue": value, "options": []}
 
 
-def _failure(command: str, status: int, said: list[Message]) -> Message:
-    errors = [error for message in said if isinstance(error := message.get("error"), dict)]
+def _failure(command: str, status: int, messages: list[Message]) -> Message:
+    errors = [error for message in messages if isinstance(error := message.get("error"), dict)]
     text = str(errors[-1].get("message")) if errors else "it said nothing"
     return {"error": {"code": _FAILED, "message": f"acpx {command} ended with status {status}: {text}"}}
 

@@ -116,15 +116,15 @@ class Agent(Protocol):
 
     @property
     def takes_model(self) -> bool:
-        """Whether a model can be chosen for it."""
+        """Return whether a model can be chosen for it."""
 
     @property
     def calls_model(self) -> bool:
-        """Whether it needs a credential and a network to reach a model."""
+        """Return whether it needs a credential and a network to reach a model."""
 
     @property
     def runs_as_task_user(self) -> bool:
-        """Whether it runs as the task's own user; any other agent gets the sandbox user."""
+        """Return whether it runs as the task's own user; any other agent gets the sandbox user."""
 
     def skip_reason(self, task: Task) -> str | None:
         """Return why this agent makes no sense on the task, or None."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_benchflow.agents.base import AgentContext, AgentOutcome, AgentRequest, ModelAccess, PromptResult
+from pytest_benchflow.agents.sandbox_commands import exec_checked
 from pytest_benchflow.configfile import resolve_env
 from pytest_benchflow.sandboxes import upload_selected
 
@@ -70,17 +71,17 @@ class OracleSession:
         script = f"{self._context.task.solution_target}/solve.sh"
         command = f"{{ {shlex.quote(script)}; }} >{LOG} 2>&1 </dev/null; s=$?; tail -c {_TAIL_BYTES} {LOG}; exit $s"
         try:
-            done = await self._context.sandbox.exec(
+            result = await self._context.sandbox.exec(
                 command, user=self._context.user, env=self._context.access.env, timeout_sec=timeout_sec
             )
         except TimeoutError:
             self._context.emit({"type": "agent_timeout", "reason": "wall_clock_timeout", "timeout_sec": timeout_sec})
             return PromptResult(AgentOutcome.TIMED_OUT, f"stopped after {timeout_sec:g} s")
         self._context.emit(
-            {"type": "oracle", "command": script, "return_code": done.return_code, "stdout": done.stdout}
+            {"type": "oracle", "command": script, "return_code": result.return_code, "stdout": result.stdout}
         )
-        if done.return_code:
-            return PromptResult(AgentOutcome.NONZERO_EXIT, f"solve.sh exited with {done.return_code}")
+        if result.return_code:
+            return PromptResult(AgentOutcome.NONZERO_EXIT, f"solve.sh exited with {result.return_code}")
         return PromptResult(AgentOutcome.COMPLETED)
 
     async def close(self) -> None:
@@ -119,13 +120,13 @@ class OracleAgent:
         assert source is not None  # skip_reason() refused the rollout otherwise
         await upload_selected(context.sandbox, source, target, context.step.left_out.get(source, ()))
         if not _all_executable(source):
-            made = await context.sandbox.exec(f"chmod -R +x {target}", user=0, timeout_sec=60)
-            if made.return_code:
-                raise FileNotFoundError(f"{target}: {made.stderr.strip()}")
+            await exec_checked(
+                context.sandbox, f"chmod -R +x {target}", lambda reason: FileNotFoundError(f"{target}: {reason}")
+            )
         return OracleSession(context)
 
 
 def _all_executable(directory: Path) -> bool:
-    """Say whether everyone may already run all files of a directory, as is usual for a lone `solve.sh`."""
+    """Return whether everyone may already run all files of a directory, as is usual for a lone `solve.sh`."""
     files = (Path(root, name) for root, _, names in os.walk(directory) for name in names)
     return all(path.is_symlink() or path.stat().st_mode & 0o555 == 0o555 for path in files)

@@ -87,8 +87,8 @@ class RunningCompanion:
 
 
 async def _listens(context: AgentContext, port: str) -> bool:
-    done = await context.sandbox.exec(f"exec 3<>/dev/tcp/127.0.0.1/{port}", user=context.user, timeout_sec=_ASK_SEC)
-    return done.return_code == 0
+    result = await context.sandbox.exec(f"exec 3<>/dev/tcp/127.0.0.1/{port}", user=context.user, timeout_sec=_ASK_SEC)
+    return result.return_code == 0
 
 
 async def _drain(read: Callable[[], object], log: Callable[[bytes], None]) -> None:

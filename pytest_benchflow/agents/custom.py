@@ -24,8 +24,8 @@ def raw_manifest(command: str) -> AgentManifest:
 def read_directory(directory: Path) -> dict[str, AgentManifest]:
     """Return the manifests in a directory and below it; a word that means two agents is an error."""
     if not directory.is_dir():
-        raise UsageError(f"BF_AGENTS_DIR: {directory} is no directory")
-    found: dict[str, AgentManifest] = {}
+        raise UsageError(f"BF_AGENTS_DIR: {directory} is not a directory")
+    manifests: dict[str, AgentManifest] = {}
     words: dict[str, Path] = {}
     for path in sorted(directory.rglob("*.toml")):
         manifest = read_manifest(path)
@@ -34,8 +34,8 @@ def read_directory(directory: Path) -> dict[str, AgentManifest]:
             if other is not None:
                 raise UsageError(f"{path}: {word!r} is taken by {other}", advice="choose another name")
             words[word] = path
-        found[manifest.name] = manifest
-    return found
+        manifests[manifest.name] = manifest
+    return manifests
 
 
 def _built_in(word: str, manifest: AgentManifest) -> str | None:

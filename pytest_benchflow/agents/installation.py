@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from pytest_benchflow.agents.log import AgentLog, log_name
 from pytest_benchflow.agents.manifest import AgentManifest
-from pytest_benchflow.core.errors import InstallError
-from pytest_benchflow.core.text import one_line
+from pytest_benchflow.agents.sandbox_commands import exec_install
 
 if TYPE_CHECKING:
     from pytest_benchflow.agents.base import AgentContext
@@ -80,17 +79,21 @@ class Installation:
 
     async def _run(self, command: str, context: AgentContext) -> None:
         """Run the manifest's own command as root."""
-        name, limit = self._manifest.name, self._manifest.install.timeout_sec
-        try:
-            done = await context.sandbox.exec(f"{command} 2>&1", user=0, timeout_sec=limit)
-        except TimeoutError:
-            raise InstallError(f"Agent {name} install did not end within {limit:g} s") from None
-        log = AgentLog(self._log(context.log_dir), context.access.secrets)
-        log.write((done.stdout + done.stderr).encode("utf-8", "replace"))
-        log.close()
-        if done.return_code:
-            said = one_line(" ".join(done.stdout.strip().splitlines()[-3:]), 300)
-            raise InstallError(f"Agent {name} install failed (rc={done.return_code}): {said}")
+        path = self._log(context.log_dir)
+
+        def write_log(output: str) -> None:
+            log = AgentLog(path, context.access.secrets)
+            log.write(output.encode("utf-8", "replace"))
+            log.close()
+
+        await exec_install(
+            context.sandbox,
+            f"{command} 2>&1",
+            self._manifest.name,
+            timeout_sec=self._manifest.install.timeout_sec,
+            log=write_log,
+            explain=lambda lines: " ".join(lines[-3:]),
+        )
 
     def _log(self, log_dir: Path) -> Path:
         """Return where the installation's output goes; a second agent of the rollout gets a file of its own."""

@@ -77,7 +77,7 @@ class AgentConfig:
 
 
 def is_config(data: Mapping[str, object]) -> bool:
-    """Whether a table describes an agent in BenchFlow's words."""
+    """Return whether a table describes an agent in BenchFlow's words."""
     return "launch_cmd" in data or "contract_version" in data
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections import deque
@@ -10,9 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
 
-_MASK = b"[secret]"
-#: Shorter values cannot be told from ordinary text.
-_SHORTEST = 6
+from pytest_benchflow.core.secrets import Redactor, StreamRedactor
+
 _HEAD_BYTES = 1 << 20
 _TAIL_BYTES = 64 << 10
 
@@ -27,10 +25,7 @@ class AgentLog:
 
     def __init__(self, path: Path, secrets: Iterable[str] = (), *, head: int = _HEAD_BYTES, tail: int = _TAIL_BYTES):
         self._path = path
-        spellings = {s for secret in secrets if len(secret) >= _SHORTEST for s in (secret, json.dumps(secret)[1:-1])}
-        self._secrets = [s.encode("utf-8", "surrogateescape") for s in sorted(spellings, key=len, reverse=True)]
-        self._overlap = max(map(len, self._secrets), default=1) - 1
-        self._pending = b""
+        self._redactor = StreamRedactor(Redactor(secrets))
         self._room = head
         self._keep = tail
         self._tail: deque[bytes] = deque()
@@ -40,18 +35,14 @@ class AgentLog:
 
     def write(self, data: bytes) -> None:
         """Add what the agent printed; a secret that comes in pieces is found too."""
-        if self._closed:
-            return
-        whole = self._masked(self._pending + data)
-        cut = self._safe_end(whole)
-        self._pending = whole[cut:]
-        self._store(whole[:cut])
+        if not self._closed:
+            self._store(self._redactor.feed(data))
 
     def close(self) -> None:
         """Write what is held back; idempotent."""
         if self._closed:
             return
-        self._store(self._pending)
+        self._store(self._redactor.flush())
         self._closed = True
         if self._dropped:
             self._append(b"\n[... %d bytes left out ...]\n" % self._dropped)
@@ -59,19 +50,6 @@ class AgentLog:
             self._append(part)
         if self._file is not None:
             self._file.close()
-
-    def _safe_end(self, data: bytes) -> int:
-        """Return up to where no secret can begin that is not yet complete."""
-        end = max(0, len(data) - self._overlap)
-        for start in range(end, len(data)):
-            if any(secret.startswith(data[start:]) for secret in self._secrets):
-                return start
-        return len(data)
-
-    def _masked(self, data: bytes) -> bytes:
-        for secret in self._secrets:
-            data = data.replace(secret, _MASK)
-        return data
 
     def _store(self, data: bytes) -> None:
         now, later = data[: self._room], data[self._room :]

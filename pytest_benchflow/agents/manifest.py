@@ -99,6 +99,54 @@ class Companion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorReport:
+    """Where an update reports a failed call of the model, beside the agent's messages."""
+
+    text: tuple[str, ...]
+    """Paths in the update to the parts of the report."""
+    update: str | None = None
+    """The `sessionUpdate` that carries it; None means any."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedState:
+    """How an update reports a state in which only the agent speaks, not its model."""
+
+    path: str
+    value: str
+    """Any other value means that the state is over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quirks:
+    """What the protocol leaves open and the agent does in its own way.
+
+    Paths are keys joined by dots. Patterns are regular expressions, matched at the start and in any case of letters.
+    """
+
+    usage: Literal["prompt", "session"] = "prompt"
+    """What the tokens in an answer count: the prompt, or the session up to then."""
+    usage_paths: tuple[str, ...] = ("usage", "_meta.usage", "_meta.quota.token_count", "_meta")
+    """Where the answer to a prompt has its tokens; the first path with a count is used."""
+    model_paths: tuple[str, ...] = ("_meta.quota.model_usage",)
+    """Where the answer has the models that were used: tables with a `model`, or a table by model."""
+    reported_model: str | None = None
+    """Pattern of the name by which it reports its model; the first group is the model."""
+    notices: tuple[str, ...] = ()
+    """Patterns of messages that it writes itself, before it asks its model or while that fails to answer."""
+    opening_notices: tuple[str, ...] = ()
+    """The same, but only where a message begins: a model may write it too, but seldom as its first word."""
+    errors: tuple[ErrorReport, ...] = ()
+    """Where updates report failed calls of the model."""
+    failed_state: FailedState | None = None
+    """How updates report that whatever follows is the agent's own word."""
+    terminal_output: tuple[str, ...] = ("_meta.terminal_output.data", "_meta.terminal_output_delta.data")
+    """Where updates of a tool call have its output piece by piece, beside the call's content."""
+    terminal_exit: str = "_meta.terminal_exit"
+    """Where they have a table with `exit_code` and `signal`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AgentManifest:
     """One agent that speaks ACP."""
 
@@ -135,6 +183,7 @@ class AgentManifest:
     home_dirs: tuple[str, ...] = ()
     companion: Companion | None = None
     handshake_timeout_sec: float = 120.0
+    quirks: Quirks = Quirks()
 
     @property
     def programs(self) -> tuple[str, ...]:
@@ -149,7 +198,7 @@ class AgentManifest:
 
 T = TypeVar("T")
 _BAD = object()
-_KINDS = {str: "a text", bool: "true or false", float: "a number"}
+_KINDS = {str: "a string", bool: "true or false", float: "a number"}
 
 
 def build(cls: type[T], table: Mapping[str, object], problems: list[str], where: str = "") -> T | None:
@@ -165,15 +214,17 @@ def build(cls: type[T], table: Mapping[str, object], problems: list[str], where:
         has_default = each.default is not dataclasses.MISSING or each.default_factory is not dataclasses.MISSING
         if name not in table and not has_default:
             problems.append(f"{_place(where, name)} is missing")
-    given = {name: _value(hints[name], value, problems, where, name) for name, value in table.items() if name in fields}
-    return cls(**given) if len(problems) == before else None
+    values = {
+        name: _value(hints[name], value, problems, where, name) for name, value in table.items() if name in fields
+    }
+    return cls(**values) if len(problems) == before else None
 
 
 def _value(kind: Any, value: object, problems: list[str], where: str, key: str) -> object:
-    found = _convert(kind, value, problems, f"{where}.{key}" if where else key)
-    if found is _BAD:
+    converted = _convert(kind, value, problems, f"{where}.{key}" if where else key)
+    if converted is _BAD:
         problems.append(f"{_place(where, key)} is {_shown(value)}; give {_wanted(kind)}")
-    return found
+    return converted
 
 
 def _convert(kind: Any, value: object, problems: list[str], path: str) -> object:
@@ -181,7 +232,7 @@ def _convert(kind: Any, value: object, problems: list[str], path: str) -> object
     origin, args = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
         tried = (_convert(arg, value, problems, path) for arg in args if arg is not types.NoneType)
-        return next((found for found in tried if found is not _BAD), _BAD)
+        return next((converted for converted in tried if converted is not _BAD), _BAD)
     if origin is Literal:
         return value if value in args else _BAD
     if origin is tuple:
@@ -229,5 +280,5 @@ def _wanted(kind: Any) -> str:
     if origin is Literal:
         return f"one of {', '.join(map(str, args))}"
     if origin is tuple:
-        return "a list of tables" if dataclasses.is_dataclass(args[0]) else "a list of texts"
+        return "a list of tables" if dataclasses.is_dataclass(args[0]) else "a list of strings"
     return _KINDS.get(kind, "a table")

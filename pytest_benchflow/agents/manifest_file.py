@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from pytest_benchflow.agents.legacy import from_config, is_config
-from pytest_benchflow.agents.manifest import EARLY_NAMES, LATE_NAMES, AgentManifest, build
+from pytest_benchflow.agents.manifest import EARLY_NAMES, LATE_NAMES, AgentManifest, Quirks, build
 from pytest_benchflow.agents.template import names_in
 from pytest_benchflow.core.errors import UsageError
 from pytest_benchflow.core.text import did_you_mean
@@ -55,6 +55,7 @@ def _wrong(manifest: AgentManifest) -> Iterator[str]:
     if manifest.provider is not None and manifest.provider not in PROVIDERS:
         yield f"provider {manifest.provider!r} is not known; {did_you_mean(manifest.provider, PROVIDERS)}"
     yield from _wrong_install(manifest)
+    yield from _wrong_patterns(manifest.quirks)
     for credential in manifest.credentials:
         if (credential.kind == "file") != (credential.path is not None):
             yield f"[[credentials]] {credential.env}: path and kind = 'file' belong together"
@@ -64,7 +65,7 @@ def _wrong(manifest: AgentManifest) -> Iterator[str]:
                 yield f"{where} uses {{{name}}}, which is not known; {did_you_mean(name, known)}"
     for path in _paths(manifest):
         if path.startswith(("/", "~")) or ".." in path.split("/") or not path.strip("./"):
-            yield f"{path!r} is no path in the home directory; write it relative to that"
+            yield f"{path!r} is not a path in the home directory; write it relative to that"
 
 
 def _wrong_install(manifest: AgentManifest) -> Iterator[str]:
@@ -79,6 +80,21 @@ def _wrong_install(manifest: AgentManifest) -> Iterator[str]:
     for package in install.pip:
         if "==" not in package:
             yield f"[install] pip package {package!r} has no version; pin it, for example {package}==1.2.3"
+
+
+def _wrong_patterns(quirks: Quirks) -> Iterator[str]:
+    patterns = [("notices", pattern) for pattern in quirks.notices]
+    patterns += [("opening_notices", pattern) for pattern in quirks.opening_notices]
+    if quirks.reported_model is not None:
+        patterns.append(("reported_model", quirks.reported_model))
+    for key, pattern in patterns:
+        try:
+            groups = re.compile(pattern).groups
+        except re.error as error:
+            yield f"[quirks] {key} {pattern!r} is not a regular expression: {error}"
+        else:
+            if key == "reported_model" and not groups:
+                yield f"[quirks] {key} {pattern!r} has no group; put the part that is the model in parentheses"
 
 
 def _templates(manifest: AgentManifest) -> Iterator[tuple[str, object, frozenset[str]]]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from pytest_benchflow.agents.base import Agent
 from pytest_benchflow.agents.builtin import NopAgent, OracleAgent
 from pytest_benchflow.core.errors import UsageError
+from pytest_benchflow.core.registry import installed_entries
 from pytest_benchflow.core.text import closest
 
 if TYPE_CHECKING:
@@ -86,8 +86,8 @@ class AgentRegistry:
 
     def load_entry_points(self) -> None:
         """Add what installed packages offer: each entry point names a callable that returns an agent or a manifest."""
-        for entry in entry_points(group=ENTRY_POINT_GROUP):
-            self.register(entry.load()())
+        for _, make in installed_entries(ENTRY_POINT_GROUP):
+            self.register(cast("Agent | AgentManifest", make()))
 
     def names(self) -> list[str]:
         """Return every known name, sorted; aliases are not among them."""
@@ -104,26 +104,26 @@ class AgentRegistry:
         """Return the manifest behind a user's word; an agent without one is an error."""
         from pytest_benchflow.agents.manifest import AgentManifest
 
-        found = self._find(name.strip())
-        if not isinstance(found, AgentManifest):
-            raise UsageError(f"agent {found.name!r} has no manifest", advice="it is made of Python alone")
-        return found
+        entry = self._find(name.strip())
+        if not isinstance(entry, AgentManifest):
+            raise UsageError(f"agent {entry.name!r} has no manifest", advice="it is made of Python alone")
+        return entry
 
     def manifests(self) -> list[AgentManifest]:
         """Return every manifest, by name."""
         from pytest_benchflow.agents.manifest import AgentManifest
 
-        return [found for name in self.names() if isinstance(found := self._find(name), AgentManifest)]
+        return [entry for name in self.names() if isinstance(entry := self._find(name), AgentManifest)]
 
     def _make(self, name: str) -> Agent:
         if name.startswith(_ACP):
             return self.get(name.removeprefix(_ACP))
         if name.startswith(_ACPX):
             return self._behind_acpx(name)
-        found = self._find(name)
-        if name in _words(found):
-            return self._made.setdefault(found.name, _agent(found))
-        return _agent(found)
+        entry = self._find(name)
+        if name in _words(entry):
+            return self._made.setdefault(entry.name, _agent(entry))
+        return _agent(entry)
 
     def _find(self, name: str) -> Agent | AgentManifest:
         registered = next((one for one in self._registered.values() if name in _words(one)), None)
@@ -177,10 +177,10 @@ def _words(agent: Agent | AgentManifest) -> tuple[str, ...]:
     return (agent.name, *aliases)
 
 
-def _agent(found: Agent | AgentManifest) -> Agent:
-    if found.name in FREE_AGENTS and not hasattr(found, "launch"):
-        return found
+def _agent(entry: Agent | AgentManifest) -> Agent:
+    if entry.name in FREE_AGENTS and not hasattr(entry, "launch"):
+        return entry
     from pytest_benchflow.agents.acp_agent import AcpAgent
     from pytest_benchflow.agents.manifest import AgentManifest
 
-    return AcpAgent(found) if isinstance(found, AgentManifest) else found
+    return AcpAgent(entry) if isinstance(entry, AgentManifest) else entry

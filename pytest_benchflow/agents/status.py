@@ -65,8 +65,8 @@ def describe(manifest: AgentManifest) -> Iterator[tuple[str, str]]:
     yield "own provider", manifest.provider or ""
     yield from (("variable", f"{name} ({_set(sources, name)})") for name in _variables(manifest))
     if manifest.login is not None:
-        found = (sources.home / manifest.login.detect).is_file()
-        yield "host login", f"~/{manifest.login.detect} ({'found' if found else 'not found'})"
+        exists = (sources.home / manifest.login.detect).is_file()
+        yield "host login", f"~/{manifest.login.detect} ({'found' if exists else 'not found'})"
     yield "providers", ", ".join(provider.name for provider in usable_providers(manifest, sources))
     yield "files", ", ".join(f"~/{file.path}" for file in manifest.files)
     yield "skills", ", ".join(manifest.skill_dirs)

@@ -42,14 +42,14 @@ def fill(template: str, values: Values) -> str | None:
     """Return the text with its values; None if one is missing."""
 
     def value(match: re.Match[str]) -> str:
-        found, sign, other = values.get(match[1]), match[2], match[3]
+        text, sign, other = values.get(match[1]), match[2], match[3]
         if sign == "+":
-            found = other if found else None
+            text = other if text else None
         elif sign == "-":
-            found = found or other
-        if found is None:
+            text = text or other
+        if text is None:
             raise _Absent
-        return found
+        return text
 
     try:
         return _PLACEHOLDER.sub(value, template)
@@ -74,8 +74,8 @@ def fill_tree(content: object, values: Values) -> object:
         return fill(content, values)
     if isinstance(content, Mapping):
         filled = {fill(key, values): fill_tree(value, values) for key, value in content.items()}
-        kept = {key: value for key, value in filled.items() if key is not None and value is not None}
-        return kept if kept or not content else None
+        entries = {key: value for key, value in filled.items() if key is not None and value is not None}
+        return entries if entries or not content else None
     if isinstance(content, list | tuple):
         items = [value for item in content if (value := fill_tree(item, values)) is not None]
         return items if items or not content else None
@@ -88,7 +88,7 @@ def render(content: object, form: FileFormat) -> bytes:
         return (_write(content, form).rstrip("\n") + "\n").encode("utf-8")
     except UnicodeEncodeError:
         raise UsageError(
-            "a value for a file of the agent is no valid text", advice="look for stray bytes in it"
+            "a value for a file of the agent is not valid text", advice="look for stray bytes in it"
         ) from None
 
 

@@ -52,8 +52,8 @@ def filled_variables(env: Mapping[str, str], source: Mapping[str, str]) -> dict[
 
 def resolve_headers(headers: Mapping[str, str], source: Mapping[str, str], where: str = "headers") -> dict[str, str]:
     """Replace references anywhere inside the values, as MCP headers allow."""
-    found = (match for value in headers.values() for match in _INSIDE.finditer(value))
-    _demand(tuple(dict.fromkeys(m[1] for m in found if m[2] is None and m[1] not in source)), where)
+    references = (match for value in headers.values() for match in _INSIDE.finditer(value))
+    _demand(tuple(dict.fromkeys(m[1] for m in references if m[2] is None and m[1] not in source)), where)
     return {key: _INSIDE.sub(lambda m: source.get(m[1], m[2] or ""), value) for key, value in headers.items()}
 
 

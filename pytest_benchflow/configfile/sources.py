@@ -61,16 +61,16 @@ def read_text(path: str) -> str:
 
 
 def _read(path: str) -> bytes:
-    found = os.stat(path)
-    if stat.S_ISDIR(found.st_mode):
+    status = os.stat(path)
+    if stat.S_ISDIR(status.st_mode):
         raise _unreadable(path, "is a directory", "put a text file in its place")
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise _unreadable(path, "is not a regular file", "put a text file in its place")
     # Plain system calls: a file object would make room for the largest file allowed, ten thousand times.
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         raw = b""
-        while len(raw) <= MAX_BYTES and (more := os.read(handle, min(found.st_size, MAX_BYTES) + 1)):
+        while len(raw) <= MAX_BYTES and (more := os.read(handle, min(status.st_size, MAX_BYTES) + 1)):
             raw += more
         return raw
     finally:

@@ -78,10 +78,10 @@ def _inner(annotation: object) -> _Inner | None:
         return _Inner(annotation)
     origin = get_origin(annotation)
     if origin is dict:
-        found = _inner(get_args(annotation)[1])
-        return found and _Inner(found.model, mapped=True)
+        inner = _inner(get_args(annotation)[1])
+        return inner and _Inner(inner.model, mapped=True)
     if origin in (Annotated, Union, types.UnionType, tuple):
-        return next((found for arg in get_args(annotation) if (found := _inner(arg))), None)
+        return next((inner for arg in get_args(annotation) if (inner := _inner(arg))), None)
     return None
 
 

@@ -137,7 +137,7 @@ class _Builder:
         for key, _ in node.value:
             if not isinstance(key, yaml.ScalarNode):
                 fix = "write key: value"
-                self.problems.append(self._place.problem(key.start_mark, "has a key that is no plain word", fix))
+                self.problems.append(self._place.problem(key.start_mark, "has a key that is not a plain word", fix))
             elif key.value in seen:
                 fix = "keep one of them"
                 self.problems.append(self._place.problem(key.start_mark, "is given twice", fix, key.value))

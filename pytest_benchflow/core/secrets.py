@@ -6,7 +6,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -52,6 +52,11 @@ class Redactor:
                 text = text.replace(spelling, _MASK)
         return text
 
+    @property
+    def needles(self) -> tuple[bytes, ...]:
+        """What to look for in bytes, the longer of two that overlap first."""
+        return tuple(spelling.encode("utf-8", "surrogateescape") for spelling in self._spellings)
+
     def scrub(self, directory: Path) -> list[str]:
         """Mask secrets in every file below a directory, names included; return the files that held one."""
         if not self._secrets:
@@ -69,7 +74,7 @@ class Redactor:
         return sorted(found)
 
     def _scrub_file(self, path: Path) -> bool:
-        needles = [spelling.encode() for spelling in self._spellings]
+        needles = self.needles
         with suppress(OSError):
             if not stat.S_ISREG(path.lstat().st_mode):
                 return False
@@ -80,7 +85,37 @@ class Redactor:
         return False
 
 
-def _places(path: Path, needles: list[bytes]) -> list[tuple[int, int]]:
+class StreamRedactor:
+    """Masks secrets in bytes that come in pieces; a secret that is cut in two is found too."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._needles = redactor.needles
+        self._overlap = max(map(len, self._needles), default=1) - 1
+        self._pending = b""
+
+    def feed(self, data: bytes) -> bytes:
+        """Take a piece; return what can be written of all that came so far."""
+        data = self._pending + data
+        for needle in self._needles:
+            data = data.replace(needle, _MASK.encode())
+        end = self._safe_end(data)
+        self._pending = data[end:]
+        return data[:end]
+
+    def flush(self) -> bytes:
+        """Return what was held back."""
+        rest, self._pending = self._pending, b""
+        return rest
+
+    def _safe_end(self, data: bytes) -> int:
+        """Return up to where no secret can begin that is not yet complete."""
+        for start in range(max(0, len(data) - self._overlap), len(data)):
+            if any(needle.startswith(data[start:]) for needle in self._needles):
+                return start
+        return len(data)
+
+
+def _places(path: Path, needles: Sequence[bytes]) -> list[tuple[int, int]]:
     """Return offset and length of every needle, reading in blocks that overlap by the longest of them."""
     overlap = max(map(len, needles)) - 1
     found: set[tuple[int, int]] = set()

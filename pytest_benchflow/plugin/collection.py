@@ -138,7 +138,7 @@ def _checked(directory: str) -> str | None:
     from pytest_benchflow.tasks import TaskIndex, find_task_file
 
     try:
-        is_task = TaskIndex().head(directory) is not None
+        is_task = TaskIndex().summary(directory) is not None
     except TaskError:
         is_task = True
     file = find_task_file(directory) if is_task else None
@@ -302,7 +302,7 @@ def _read(directory: str, node: pytest.Collector, task_files: list[str]) -> Task
 
     run = get_session(node.config)
     try:
-        return run.index.head(directory, task_files, strict=run.settings.strict)
+        return run.index.summary(directory, task_files, strict=run.settings.strict)
     except TaskError as error:
         return error
 

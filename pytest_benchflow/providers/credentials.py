@@ -93,11 +93,11 @@ def find_credential(client: ModelClient, route: ModelRoute, sources: Sources) ->
 
 def required_variables(client: ModelClient, sources: Sources) -> dict[str, str]:
     """Return the variables that an agent cannot do without."""
-    found = {name: sources.look(name) for name in client.requires_env}
-    missing = [name for name, value in found.items() if value is None]
+    values = {name: sources.look(name) for name in client.requires_env}
+    missing = [name for name, value in values.items() if value is None]
     if missing:
         raise CredentialsError(" ".join(_text(name, f"agent {client.name!r}") for name in missing))
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def missing_text(client: ModelClient, route: ModelRoute) -> str:
@@ -126,8 +126,8 @@ def _candidates(client: ModelClient, route: ModelRoute, sources: Sources) -> Ite
     if own and client.credentials:
         yield _of_credentials(client, route, sources)
     else:
-        found = sources.first(route.provider.key_names())
-        yield _key(client.key_env, None if found is None else found[1])
+        pair = sources.first(route.provider.key_names())
+        yield _key(client.key_env, None if pair is None else pair[1])
     if generic and not route.by_prefix:
         yield _key(client.key_env, sources.look(generic))
     if own and route.is_usual:
@@ -148,10 +148,10 @@ def _of_credentials(client: ModelClient, route: ModelRoute, sources: Sources) ->
         # A token or a file of a subscription belongs to the provider and to nobody else.
         if way.kind == "key" or route.is_usual:
             ways |= {name: way for name in (way.env, *way.aliases) if name not in ways}
-    found = sources.first(ways)
-    if found is None:
+    pair = sources.first(ways)
+    if pair is None:
         return None
-    way, value = ways[found[0]], found[1]
+    way, value = ways[pair[0]], pair[1]
     if way.kind == "key":
         return Credential(value, {way.env: value}, (), frozenset({value}), way.auth_method)
     if way.path is None:

@@ -46,8 +46,8 @@ class Provider:
 
     def value(self, variable: str, look: Lookup) -> str | None:
         """Return a variable, by any of its names, or its default."""
-        given = (look(name) for name in (variable, *self.other_names.get(variable, ())))
-        return next((value for value in given if value), None) or self.defaults.get(variable)
+        values = (look(name) for name in (variable, *self.other_names.get(variable, ())))
+        return next((value for value in values if value), None) or self.defaults.get(variable)
 
     def key_names(self) -> tuple[str, ...]:
         """Return every variable that may hold the key."""
@@ -216,10 +216,10 @@ def base_url(provider: Provider, protocol: WireProtocol, model: str | None, look
 
     def value(match: re.Match[str]) -> str:
         name = match[1]
-        found = _azure_resource(look) if name == "AZURE_RESOURCE" else provider.value(name, look)
-        if found is None:
+        text = _azure_resource(look) if name == "AZURE_RESOURCE" else provider.value(name, look)
+        if text is None:
             raise CredentialsError(_missing(provider, name, model))
-        return found.rstrip("/")
+        return text.rstrip("/")
 
     return at_root(_VARIABLE.sub(value, provider.endpoints[protocol]), protocol)
 

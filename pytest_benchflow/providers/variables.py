@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -10,16 +11,7 @@ from pathlib import Path
 
 from pytest_benchflow.core.errors import CredentialsError
 
-_LINE = re.compile(
-    r"""
-    [^\S\n]* (?: \# [^\n]* )? (?= \n | \Z )                       # blank, or a comment
-    | [^\S\n]* (?:export[^\S\n]+)? (?P<name>[A-Za-z_][A-Za-z0-9_.-]*) [^\S\n]* = [^\S\n]*
-      (?: '(?P<single>[^']*)' | "(?P<double>(?:[^"\\]|\\.)*)" | (?P<plain>(?!['"])[^\n]*?) )
-      [^\S\n]* (?: (?<=[\s'"]) \# [^\n]* )? (?= \n | \Z )
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-_ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
 
 def read_dotenv(environ: Mapping[str, str], cwd: Path) -> dict[str, str]:
@@ -34,33 +26,29 @@ def read_dotenv(environ: Mapping[str, str], cwd: Path) -> dict[str, str]:
         return {}
     except (OSError, UnicodeDecodeError) as error:
         raise CredentialsError(
-            f"{path} cannot be read: {getattr(error, 'strerror', None) or 'it is no text'}"
+            f"{path} cannot be read: {getattr(error, 'strerror', None) or 'it is not text'}"
         ) from None
     return parse_dotenv(text, str(path))
 
 
 def parse_dotenv(text: str, source: str) -> dict[str, str]:
     """Return the variables of a text; a later line wins. No value is ever shown in an error."""
-    found: dict[str, str] = {}
-    text = text.replace("\r\n", "\n")
-    position = 0
-    while position < len(text):
-        match = _LINE.match(text, position)
-        if match is None:
-            line = text.count("\n", 0, position) + 1
-            raise CredentialsError(f"{source}:{line}: this line is no assignment", advice="write NAME=value")
-        if match["name"]:
-            found[match["name"]] = _value(match)
-        position = match.end() + 1
-    return found
+    from dotenv.parser import parse_stream
+
+    variables: dict[str, str] = {}
+    for binding in parse_stream(io.StringIO(text)):
+        if binding.key is None and not binding.error:
+            continue  # blank, or a comment
+        if binding.error or binding.value is None or not _NAME.fullmatch(binding.key or ""):
+            line = binding.original.line + _leading_lines(binding.original.string)
+            raise CredentialsError(f"{source}:{line}: this line is not an assignment", advice="write NAME=value")
+        variables[binding.key or ""] = binding.value
+    return variables
 
 
-def _value(match: re.Match[str]) -> str:
-    if match["single"] is not None:
-        return match["single"]
-    if match["double"] is not None:
-        return re.sub(r"\\(.)", lambda m: _ESCAPES.get(m[1], m[1]), match["double"], flags=re.DOTALL)
-    return match["plain"].strip()
+def _leading_lines(text: str) -> int:
+    """Return how many blank lines a text begins with."""
+    return len((text[: len(text) - len(text.lstrip())] + "x").splitlines()) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +67,8 @@ class Sources:
 
     def look(self, name: str) -> str | None:
         """Return the value of a variable."""
-        found = self.first((name,))
-        return None if found is None else found[1]
+        pair = self.first((name,))
+        return None if pair is None else pair[1]
 
     def explicit_value(self, name: str | None) -> str | None:
         """Return the value of a variable that was given on purpose."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pytest_benchflow.core.errors import BadValue
-from pytest_benchflow.core.text import did_you_mean
+from pytest_benchflow.core.registry import Registry
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,29 +46,26 @@ class ServiceRegistry:
     """The services of one run: the known ones, and those registered by hand or by hook."""
 
     def __init__(self) -> None:
-        self._own: dict[str, ServiceConfig] = {}
+        self._services: Registry[ServiceConfig] = Registry("service", ChainMap({}, SERVICES), error=BadValue)
 
     def register(self, service: ServiceConfig) -> None:
         """Add a service, or replace the one of that name."""
-        self._own[service.name] = checked(service)
+        self._services[service.name] = checked(service)
 
     def get(self, name: str) -> ServiceConfig:
         """Return the service called `name`."""
-        known = {**SERVICES, **self._own}
-        if name not in known:
-            raise BadValue(f"unknown service {name!r}", advice=did_you_mean(name, known))
-        return known[name]
+        return self._services.find(name)
 
-    def all_of(self, given: Iterable[str | ServiceConfig]) -> list[ServiceConfig]:
-        """Return services given by name or whole, each once; two on one port cannot both run."""
-        found = list(dict.fromkeys(self.get(one) if isinstance(one, str) else one for one in given))
+    def all_of(self, services: Iterable[str | ServiceConfig]) -> list[ServiceConfig]:
+        """Return services, each by its name or whole, each once; two on one port cannot both run."""
+        configs = list(dict.fromkeys(self.get(one) if isinstance(one, str) else one for one in services))
         ports: dict[int, str] = {}
-        for service in found:
+        for service in configs:
             if service.port in ports:
                 both = f"services {ports[service.port]!r} and {service.name!r} both use port {service.port}"
                 raise BadValue(both, advice="give one of them another port")
             ports[service.port] = service.name
-        return found
+        return configs
 
 
 def checked(service: ServiceConfig) -> ServiceConfig:

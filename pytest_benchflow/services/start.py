@@ -58,21 +58,21 @@ async def _start(sandbox: Sandbox, service: ServiceConfig) -> None:
         command=shlex.quote(service.command or usual),
         log=_log(service),
     )
-    done = await sandbox.exec(script, user=0, timeout_sec=_START_SEC)
-    if done.return_code:
-        raise _failed(service, f"could not be started: {done.stderr.strip()[:300]}")
+    result = await sandbox.exec(script, user=0, timeout_sec=_START_SEC)
+    if result.return_code:
+        raise _failed(service, f"could not be started: {result.stderr.strip()[:300]}")
 
 
 async def _wait(sandbox: Sandbox, service: ServiceConfig) -> None:
     seconds = service.start_timeout_sec
     script = _WAIT.format(port=service.port, path=service.health_path, seconds=round(seconds), log=_log(service))
     try:
-        done = await sandbox.exec(script, user=0, timeout_sec=seconds + _MARGIN_SEC)
+        result = await sandbox.exec(script, user=0, timeout_sec=seconds + _MARGIN_SEC)
     except TimeoutError:
         raise _failed(service, f"did not answer within {seconds:g} s") from None
-    if done.return_code:
-        said = f"; its log ends with: {done.stderr.strip()[-300:]}" if done.stderr.strip() else ""
-        raise _failed(service, f"did not answer {service.health_path} on port {service.port} in {seconds:g} s{said}")
+    if result.return_code:
+        log_end = f"; its log ends with: {result.stderr.strip()[-300:]}" if result.stderr.strip() else ""
+        raise _failed(service, f"did not answer {service.health_path} on port {service.port} in {seconds:g} s{log_end}")
 
 
 def _log(service: ServiceConfig) -> str:

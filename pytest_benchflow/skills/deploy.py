@@ -19,8 +19,8 @@ _TIMEOUT_SEC = 60.0
 
 async def deploy_skills(sandbox: Sandbox, source: Path, *, name: str, places: Sequence[str], owner: str) -> None:
     """Upload skills to `/skills/NAME` and link each of them into the places where the agent looks."""
-    found = sorted(path.parent.name for path in source.glob("*/SKILL.md"))
-    if not found:
+    skills = sorted(path.parent.name for path in source.glob("*/SKILL.md"))
+    if not skills:
         raise BadValue(f"{source} holds no skill", advice="a skill is a folder with a SKILL.md in it")
     target = f"{ROOT}/{name}"
     await sandbox.upload_dir(source, target)
@@ -28,20 +28,19 @@ async def deploy_skills(sandbox: Sandbox, source: Path, *, name: str, places: Se
     for place in places:
         at = shlex.quote(place)
         lines.append(f"mkdir -p {at} && chown {owner} {at}")
-        lines += [f"ln -sfn {shlex.quote(f'{target}/{skill}')} {shlex.quote(f'{place}/{skill}')}" for skill in found]
+        lines += [f"ln -sfn {shlex.quote(f'{target}/{skill}')} {shlex.quote(f'{place}/{skill}')}" for skill in skills]
     await _must(sandbox, " && ".join(lines), f"put the skills of {source} in place")
 
 
 async def withdraw_skills(sandbox: Sandbox, places: Sequence[str]) -> None:
     """Remove the links, so that the next role starts without them; skills an agent wrote itself stay."""
     listed = " ".join(shlex.quote(place) for place in places)
-    script = (
-        f'for d in {listed}; do for l in "$d"/*; do case $(readlink "$l") in {ROOT}/*) rm -f -- "$l";; esac; done; done'
-    )
+    unlink = f'case $(readlink "$l") in {ROOT}/*) rm -f -- "$l";; esac'
+    script = f'for d in {listed}; do for l in "$d"/*; do {unlink}; done; done'
     await _must(sandbox, f"{script}; rm -rf {ROOT}/*", "remove skills")
 
 
 async def _must(sandbox: Sandbox, script: str, what: str) -> None:
-    done = await sandbox.exec(script, user=0, cwd="/", timeout_sec=_TIMEOUT_SEC)
-    if done.return_code:
-        raise SandboxError(f"could not {what}: {done.stderr.strip()[:300]}")
+    result = await sandbox.exec(script, user=0, cwd="/", timeout_sec=_TIMEOUT_SEC)
+    if result.return_code:
+        raise SandboxError(f"could not {what}: {result.stderr.strip()[:300]}")

@@ -53,7 +53,7 @@ from .summary import (
 from .task import (
     Document as Document,
     Network as Network,
-    StageVerifier as StageVerifier,
+    StepVerifier as StepVerifier,
     Task as Task,
     TaskStep as TaskStep,
 )

@@ -31,8 +31,8 @@ class Mention(NamedTuple):
 
 def service_mentions(task: Task) -> list[Mention]:
     """List the keys that name another service than main, each once."""
-    found = [*_of_agent(task), *(mention for step in task.steps for mention in _of_verifier(task, step))]
-    return list(dict.fromkeys(mention for mention in found if mention.service != MAIN))
+    mentions = [*_of_agent(task), *(mention for step in task.steps for mention in _of_verifier(task, step))]
+    return list(dict.fromkeys(mention for mention in mentions if mention.service != MAIN))
 
 
 def service_problems(task: Task, source: Source) -> list[Problem]:

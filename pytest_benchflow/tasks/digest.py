@@ -37,12 +37,12 @@ def _hidden(folder: str, rules: list[tuple[str, GitIgnoreSpec | None]]) -> Itera
 
 
 def _hides(path: str, rules: list[tuple[str, GitIgnoreSpec | None]], *, is_dir: bool) -> bool:
-    """Say whether the last pattern that speaks of a path leaves it out."""
+    """Return whether the last pattern that speaks of a path leaves it out."""
     hides = False
     for folder, spec in rules:
         if spec is not None:
-            said = spec.check_file(os.path.relpath(path, folder) + ("/" if is_dir else "")).include
-            hides = hides if said is None else said
+            verdict = spec.check_file(os.path.relpath(path, folder) + ("/" if is_dir else "")).include
+            hides = hides if verdict is None else verdict
     return hides
 
 

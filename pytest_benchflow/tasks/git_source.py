@@ -122,12 +122,12 @@ class SourceSpec:
 
     @property
     def is_local(self) -> bool:
-        """Say whether the repository is a path on this machine."""
+        """Return whether the repository is a path on this machine."""
         return "://" not in self.repo and self.repo.startswith(("/", ".", "~"))
 
     @property
     def is_pinned(self) -> bool:
-        """Say whether the reference can never mean anything else."""
+        """Return whether the reference can never mean anything else."""
         return self.ref is not None and _SHA.fullmatch(self.ref) is not None
 
     def __str__(self) -> str:
@@ -154,14 +154,14 @@ def parse_source(text: str, base: Path | None = None) -> SourceSpec:
     match = next((match for form in _FORMS if (match := form.fullmatch(text))), None)
     if match is None:
         advice = "write org/repo[@ref][:path], a git address, or a path that starts with ./ or /"
-        raise SourceError(f'"{redacted(text)}" is no source of tasks', advice=advice)
+        raise SourceError(f'"{redacted(text)}" is not a source of tasks', advice=advice)
     parts = match.groupdict()
     repo = parts.get("repo") or f"https://github.com/{parts['github']}.git"
     ref, path = parts["ref"], (parts["path"] or "").strip("/")
     if ref is not None and (ref.startswith("-") or ".." in ref):
-        raise SourceError(f'"{ref}" is no branch, tag or commit')
+        raise SourceError(f'"{ref}" is not a branch, tag or commit')
     if path.startswith("-") or any(part in {"..", ".git"} for part in path.split("/")):
-        raise SourceError(f'"{path}" is no path inside a repository', advice="write it without .. and dash")
+        raise SourceError(f'"{path}" is not a path inside a repository', advice="write it without .. and dash")
     spec = SourceSpec(repo, ref, os.path.normpath(path) if path not in {"", "."} else "")
     return replace(spec, repo=_local(repo, base)) if spec.is_local else spec
 
@@ -223,12 +223,12 @@ def _look_up(spec: SourceSpec, git: Git) -> str:
     """Return the commit that the reference means now."""
     wanted = ("HEAD",) if spec.ref is None else tuple(f"refs/{kind}/{spec.ref}" for kind in ("heads", "tags"))
     wanted += () if spec.ref is None else (f"refs/tags/{spec.ref}^{{}}", spec.ref)
-    found = dict(line.split("\t")[::-1] for line in git("ls-remote", spec.repo, *wanted).splitlines())
+    commits = dict(line.split("\t")[::-1] for line in git("ls-remote", spec.repo, *wanted).splitlines())
     peeled = f"refs/tags/{spec.ref}^{{}}"
-    name = next((name for name in (wanted[0], peeled, *wanted[1:]) if name in found), None)
+    name = next((name for name in (wanted[0], peeled, *wanted[1:]) if name in commits), None)
     if name is None:
         raise _unknown_ref(spec)
-    return found[name]
+    return commits[name]
 
 
 def _unknown_ref(spec: SourceSpec) -> SourceError:
@@ -257,7 +257,7 @@ def _clone(spec: SourceSpec, sha: str, home: Path, copy: Path, git: Git) -> None
 def _in_place(spec: SourceSpec, git: Git) -> FetchedSource:
     root = Path(spec.repo)
     if not (root / spec.path).is_dir():
-        raise SourceError(f"{root / spec.path} is no directory")
+        raise SourceError(f"{root / spec.path} is not a directory")
     try:
         sha: str | None = git("rev-parse", "HEAD", cwd=root).strip()
     except (GitFailed, SourceError):

@@ -1,4 +1,4 @@
-"""A cache of task heads, so that collecting a large benchmark again parses nothing."""
+"""A cache of task summaries, so that collecting a large benchmark again parses nothing."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ Stamp = tuple[int, int, int, str, str]
 
 
 class Entry(NamedTuple):
-    """What one parse of a task file found; the needs are checked again at every collection."""
+    """What one parse of a task file found; the required files are checked again at every collection."""
 
-    head: TaskSummary
-    needs: tuple[RequiredFile, ...]
-    solutions: tuple[RequiredFile, ...]
+    summary: TaskSummary
+    required_files: tuple[RequiredFile, ...]
+    solution_files: tuple[RequiredFile, ...]
 
 
 class TaskIndex:
-    """Heads by path of the task file, valid while its stamp stays the same."""
+    """Summaries by path of the task file, valid while its stamp stays the same."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
@@ -57,8 +57,10 @@ class TaskIndex:
             index._stored = stored if isinstance(stored, dict) else {}
         return index
 
-    def head(self, directory: str, names: Collection[str] | None = None, *, strict: bool = False) -> TaskSummary | None:
-        """Return the head of the task in a directory, None if it is no task; raise TaskError if it is broken.
+    def summary(
+        self, directory: str, names: Collection[str] | None = None, *, strict: bool = False
+    ) -> TaskSummary | None:
+        """Return the summary of the task in a directory, None if there is no task; raise TaskError if it is broken.
 
         `names` are the entries of the directory, if the caller has listed it already.
         """
@@ -69,12 +71,12 @@ class TaskIndex:
         entry = self._recall(file, stamp) or self._parse(directory, file, stamp)
         if entry is None:
             return None
-        problems = missing_files(directory, entry.needs)
-        if problems or (strict and entry.head.warnings):
-            warnings = as_errors(entry.head.warnings) if strict else entry.head.warnings
+        problems = missing_files(directory, entry.required_files)
+        if problems or (strict and entry.summary.warnings):
+            warnings = as_errors(entry.summary.warnings) if strict else entry.summary.warnings
             raise TaskError([*problems, *warnings])
-        solved = all(need.met(directory) for need in entry.solutions)
-        return entry.head if entry.head.has_solution == solved else entry.head.solved(solved)
+        solved = all(file.exists(directory) for file in entry.solution_files)
+        return entry.summary if entry.summary.has_solution == solved else entry.summary.solved(solved)
 
     def save(self) -> None:
         """Write the cache if it changed, atomically; a cache that cannot be written is not an error."""
@@ -102,37 +104,41 @@ class TaskIndex:
         if stamp is None or stored is None:
             return None
         try:
-            seen, head, needs, solutions = stored
+            seen, summary, required_files, solution_files = stored
             if seen != [*stamp]:
                 return None
-            entry = Entry(TaskSummary.from_json(head), _needs(needs), _needs(solutions))  # type: ignore[arg-type]
+            entry = Entry(
+                TaskSummary.from_json(summary),  # type: ignore[arg-type]
+                _required_files(required_files),
+                _required_files(solution_files),
+            )
         except (TypeError, ValueError):
             return None
         self._used.add(file)
         return entry
 
     def _parse(self, directory: str, file: str, stamp: Stamp | None) -> Entry | None:
-        from pytest_benchflow.tasks.summary import parse_head
+        from pytest_benchflow.tasks.summary import parse_summary
 
-        found = parse_head(directory, file)
-        if found is None:
+        parsed = parse_summary(directory, file)
+        if parsed is None:
             return None
-        head, needs, solutions = found
+        summary, required_files, solution_files = parsed
         if stamp is not None and time.time_ns() - stamp[0] > SETTLED_NS:
-            self._stored[file] = [list(stamp), head.to_json(), needs, solutions]
+            self._stored[file] = [list(stamp), summary.to_json(), required_files, solution_files]
             self._used.add(file)
             self._changed = True
-        return Entry(head, needs, solutions)
+        return Entry(summary, required_files, solution_files)
 
 
 def _stamp(directory: str, file: str) -> Stamp | None:
     try:
-        found = os.stat(file)
+        status = os.stat(file)
     except OSError:
         return None
     layout = layout_of(directory, file)
-    return found.st_mtime_ns, found.st_size, found.st_ino, layout.tests, layout.solution
+    return status.st_mtime_ns, status.st_size, status.st_ino, layout.tests, layout.solution
 
 
-def _needs(stored: object) -> tuple[RequiredFile, ...]:
+def _required_files(stored: object) -> tuple[RequiredFile, ...]:
     return tuple(RequiredFile(kind, tuple(paths)) for kind, paths in stored)  # type: ignore[attr-defined]

@@ -17,7 +17,7 @@ _PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*/[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 
 def is_package_name(value: str) -> bool:
-    """Say whether a name has the form organisation/name."""
+    """Return whether a name has the form organisation/name."""
     return _PACKAGE.fullmatch(value) is not None and ".." not in value
 
 
@@ -82,8 +82,8 @@ def find_task_file(directory: Path | str) -> Path | None:
     A task.md counts if it opens with front matter, and then wins over task.toml; without it, among the other parts of a
     native task, it is a broken task and no note.
     """
-    found = task_file(os.fspath(directory))
-    return None if found is None else Path(found)
+    file = task_file(os.fspath(directory))
+    return None if file is None else Path(file)
 
 
 def find_tasks(directory: Path | str) -> Iterator[Path]:
@@ -123,7 +123,7 @@ def _is_native(root: str, names: Collection[str] | None) -> bool:
 
 
 def opens_with_fence(path: str) -> bool:
-    """Say whether a file starts with the line that opens front matter."""
+    """Return whether a file starts with the line that opens front matter."""
     try:
         with open(path, "rb", buffering=0, opener=_opener) as stream:
             start = stream.read(64)

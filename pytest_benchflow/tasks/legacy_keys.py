@@ -40,9 +40,9 @@ def as_written(data: object, path: Path) -> Path:
     written: list[str | int] = []
     for part in path:
         if isinstance(data, dict):
-            found = next((name for name in (part, *_OLDER.get(str(part), ())) if name in data), None)
-            written.append(part if found is None else found)
-            data = None if found is None else data[found]
+            spelling = next((name for name in (part, *_OLDER.get(str(part), ())) if name in data), None)
+            written.append(part if spelling is None else spelling)
+            data = None if spelling is None else data[spelling]
         elif isinstance(data, list) and isinstance(part, int) and part < len(data):
             written.append(part)
             data = data[part]
@@ -78,18 +78,18 @@ def _environment(table: Data, at: Path, report: Report) -> Data:
 
 
 def _size(table: Data, old: str, key: str, at: Path, report: Report) -> None:
-    given = table.pop(old)
-    megabytes = to_megabytes(given)
+    size = table.pop(old)
+    megabytes = to_megabytes(size)
     if megabytes is None:
-        report((*at, old), f"is {quoted(given)}", f"give {key} in megabytes, for example {key} = 2048")
+        report((*at, old), f"is {quoted(size)}", f"give {key} in megabytes, for example {key} = 2048")
     elif key not in table:
         table[key] = megabytes
     elif table[key] != megabytes:
-        report((*at, old), f"is {quoted(given)} but {key} is {quoted(table[key])}", f"keep {key} alone")
+        report((*at, old), f"is {quoted(size)} but {key} is {quoted(table[key])}", f"keep {key} alone")
 
 
 def to_megabytes(size: object) -> int | None:
-    """Convert "2G", "512M" or "1024K" to megabytes; None if it is no such size."""
+    """Convert "2G", "512M" or "1024K" to megabytes; None if it is not such a size."""
     match = (
         re.fullmatch(r"(\d{1,12}(?:\.\d{1,6})?)\s*([GMK])B?", size.strip(), re.IGNORECASE)
         if isinstance(size, str)

@@ -14,7 +14,7 @@ from pytest_benchflow.tasks.layout import Layout, layout_of, tags_of, task_file,
 from pytest_benchflow.tasks.legacy_keys import ROOT, TaskKeys
 from pytest_benchflow.tasks.models import TaskConfig
 from pytest_benchflow.tasks.prompts import Prompts, read_prompts, without_canary
-from pytest_benchflow.tasks.required_files import RequiredFile, missing_files, needs_of, script, solutions_of
+from pytest_benchflow.tasks.required_files import RequiredFile, missing_files, required_files, script, solution_files
 from pytest_benchflow.tasks.summary import TaskSummary
 from pytest_benchflow.tasks.task import Document, Task, build_steps, run_hints
 
@@ -42,7 +42,7 @@ _NATIVE_SIBLINGS = ("environment", "verifier", "oracle", "tests")
 
 
 def has_shape(data: Mapping[str, object], *, native: bool) -> bool:
-    """Say whether a file has a key of a task; note files with front matter often share the generic ones."""
+    """Return whether a file has a key of a task; note files with front matter often share the generic ones."""
     return not (_native_keys() - _GENERIC if native else _HARBOR).isdisjoint(data)
 
 
@@ -53,7 +53,7 @@ def _native_keys() -> frozenset[str]:
 
 
 def has_siblings(directory: str, *, native: bool) -> bool:
-    """Say whether the directory holds another part of a task."""
+    """Return whether the directory holds another part of a task."""
     names = _NATIVE_SIBLINGS if native else _SIBLINGS
     return any(os.path.lexists(f"{directory}/{name}") for name in names)
 
@@ -68,7 +68,7 @@ def load_task(path: Path | str, *, strict: bool = False) -> Task:
     strategy: Strategy | None = None
     instructions: tuple[str, ...] = ()
     if parsed.config is not None:
-        problems += missing_files(directory, needs_of(parsed.config, layout))
+        problems += missing_files(directory, required_files(parsed.config, layout))
         problems += _unusable(directory)
         try:
             if layout.name == "native":
@@ -85,8 +85,8 @@ def load_task(path: Path | str, *, strict: bool = False) -> Task:
     if parsed.config is None or any(problem.severity == "error" for problem in problems):
         raise TaskError(dict.fromkeys(problems))
     task = _task(Path(directory), Path(file), parsed.config, layout, prompts, strategy, instructions, problems)
-    if found := [*_hidden_scripts(task), *service_problems(task, parsed.source)]:
-        raise TaskError(found)
+    if problems := [*_hidden_scripts(task), *service_problems(task, parsed.source)]:
+        raise TaskError(problems)
     return task
 
 
@@ -137,15 +137,15 @@ def _instructions(
 def _unusable(directory: str) -> list[Problem]:
     """Report symbolic links that leave the task directory, and what nobody may read here."""
     root = os.path.realpath(directory)
-    found = []
+    problems = []
     for path in (f"{directory}/{relative}" for relative in parts(directory)):
         if os.path.islink(path):
             if os.path.commonpath([root, os.path.realpath(path)]) != root:
                 fix = "copy the file into the task, a task has to be complete by itself"
-                found.append(Problem(path, None, None, f"is a link to {os.readlink(path)}, outside the task", fix))
+                problems.append(Problem(path, None, None, f"is a link to {os.readlink(path)}, outside the task", fix))
         elif not os.access(path, os.R_OK):
-            found.append(Problem(path, None, None, "cannot be read (Permission denied)", "check its permissions"))
-    return found
+            problems.append(Problem(path, None, None, "cannot be read (Permission denied)", "check its permissions"))
+    return problems
 
 
 def _hidden_scripts(task: Task) -> list[Problem]:
@@ -200,10 +200,10 @@ def task_name(config: TaskConfig, directory: str) -> str:
     return (document and document.name) or os.path.basename(os.path.abspath(directory))
 
 
-def full_head(
+def full_summary(
     directory: str, file: str, source: TomlSource | None
 ) -> tuple[TaskSummary, tuple[RequiredFile, ...], tuple[RequiredFile, ...]] | None:
-    """Return head, needs and oracle needs; None if the file is some other tool's. A task.toml has been read already."""
+    """Return what `parse_summary` does, by the models; a task.toml has been read already."""
     native = file.endswith(".md")
     try:
         parsed = parse_file(file, source)
@@ -221,10 +221,10 @@ def full_head(
 
         problems += prompt_problems(file, config, read_prompts(parsed.body, f"{directory}/prompts"))
     layout = layout_of(directory, file)
-    needs, solutions = needs_of(config, layout), solutions_of(config, layout)
+    files, solutions = required_files(config, layout), solution_files(config, layout)
     if any(problem.severity == "error" for problem in problems):
-        raise TaskError([*problems, *missing_files(directory, needs)])
-    head = TaskSummary(
+        raise TaskError([*problems, *missing_files(directory, files)])
+    summary = TaskSummary(
         file=file,
         name=task_name(config, directory),
         layout=layout.name,
@@ -234,7 +234,7 @@ def full_head(
         tags=tags_of(config.metadata, config.task.keywords if config.task else ()),
         run=run_hints(config.benchflow),
         n_steps=len(config.steps),
-        has_solution=all(need.met(directory) for need in solutions),
+        has_solution=all(file.exists(directory) for file in solutions),
         warnings=in_order(problems),
     )
-    return head, needs, solutions
+    return summary, files, solutions

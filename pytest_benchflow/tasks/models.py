@@ -217,7 +217,7 @@ class VerifierConfig(Table):
         return self
 
     def says_mode(self) -> bool:
-        """Say whether the table decides between shared and separate at all."""
+        """Return whether the table decides between shared and separate at all."""
         return self.environment_mode is not None or self.environment is not None
 
     @property
@@ -319,7 +319,7 @@ class PackageInfo(Table):
 
 
 class AgentConfig(Table):
-    """`[agent]`: limits of the agent phase; an absent timeout is no limit."""
+    """`[agent]`: limits of the agent phase; without a timeout there is no limit."""
 
     timeout_sec: Seconds | None = None
     user: User | None = None
@@ -390,7 +390,7 @@ def _minimum(value: object) -> object:
 
 
 class StepConfig(Table):
-    """One of `[[steps]]`, as written; `Stage` is the same with inheritance applied."""
+    """One of `[[steps]]`, as written; `TaskStep` is the same with inheritance applied."""
 
     name: DirectoryName
     agent: AgentConfig = Field(default_factory=AgentConfig)

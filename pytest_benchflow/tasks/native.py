@@ -136,16 +136,16 @@ def without_empty(data: Data) -> Data:
 
 def prompt_problems(file: str, config: TaskConfig, prompts: Prompts) -> list[Problem]:
     """Report a task that tells no agent what to do, and prompts for roles or scenes that it does not have."""
-    found = []
+    problems = []
     if not config.steps and not (prompts.base or prompts.roles or prompts.scenes):
         fix = "write below the front matter what the agent has to do"
-        found.append(Problem(file, None, None, "has no prompt", fix))
+        problems.append(Problem(file, None, None, "has no prompt", fix))
     if document := config.as_document():
         roles, scenes = list(document.agents.roles), [scene.name for scene in document.scenes]
-        for kind, given, known in (("role", prompts.roles, roles), ("scene", prompts.scenes, scenes)):
-            for name in given:
+        for kind, sections, known in (("role", prompts.roles, roles), ("scene", prompts.scenes, scenes)):
+            for name in sections:
                 if known and name not in known:
                     reason = f"is the prompt of a {kind} that the front matter does not have"
                     hint = did_you_mean(name, known)
-                    found.append(Problem(file, None, f"{kind}:{name}", reason, hint, "warning"))
-    return found
+                    problems.append(Problem(file, None, f"{kind}:{name}", reason, hint, "warning"))
+    return problems

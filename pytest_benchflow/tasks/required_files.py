@@ -1,4 +1,4 @@
-"""Files a task needs, in a form small enough to cache and cheap enough to check at every collection."""
+"""Files that a task requires, in a form small enough to cache and cheap enough to check at every collection."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class RequiredFile(NamedTuple):
     kind: Kind
     paths: tuple[str, ...]
 
-    def met(self, directory: str) -> bool:
-        """Say whether one of the paths is there, by `stat` alone."""
+    def exists(self, directory: str) -> bool:
+        """Return whether one of the paths is there, by `stat` alone."""
         # No generator: this runs four times for each of ten thousand tasks.
         for path in self.paths:  # noqa: SIM110
             if self._fault(directory, path) is None:
@@ -43,28 +43,28 @@ class RequiredFile(NamedTuple):
         return False
 
     def problem(self, directory: str) -> Problem:
-        """Say what is missing, after `met` said no."""
+        """Say what is missing, after `exists` returned False."""
         reason = self._fault(directory, self.paths[0]) or "is missing"
         fix = "check its permissions" if reason == _CLOSED else _FIXES.get(self.kind)
         return Problem(os.path.join(directory, self.paths[0]), None, None, reason, fix)
 
     def _fault(self, directory: str, path: str) -> str | None:
         try:
-            found = os.stat(f"{directory}/{path}")
+            status = os.stat(f"{directory}/{path}")
         except PermissionError:
             return _CLOSED
         except (OSError, ValueError):
             return "is missing"
         if self.kind == "environment":
-            return None if stat.S_ISDIR(found.st_mode) else "is not a directory"
-        if not stat.S_ISREG(found.st_mode):
+            return None if stat.S_ISDIR(status.st_mode) else "is not a directory"
+        if not stat.S_ISREG(status.st_mode):
             return "is not a file"
-        return "is empty" if self.kind == "instruction" and found.st_size == 0 else None
+        return "is empty" if self.kind == "instruction" and status.st_size == 0 else None
 
 
-def missing_files(directory: str, needs: Iterable[RequiredFile]) -> list[Problem]:
-    """Return a problem for every need that the directory does not meet."""
-    return [need.problem(directory) for need in needs if not need.met(directory)]
+def missing_files(directory: str, files: Iterable[RequiredFile]) -> list[Problem]:
+    """Return a problem for every required file that the directory does not have."""
+    return [file.problem(directory) for file in files if not file.exists(directory)]
 
 
 def script(config: TaskConfig, stem: str) -> str:
@@ -77,21 +77,21 @@ def step_prefixes(config: TaskConfig) -> tuple[str, ...]:
     return tuple(f"steps/{step.name}/" for step in config.steps) or ("",)
 
 
-def needs_of(config: TaskConfig, layout: Layout) -> tuple[RequiredFile, ...]:
+def required_files(config: TaskConfig, layout: Layout) -> tuple[RequiredFile, ...]:
     """List what the task directory must hold for this configuration to run."""
-    needs = [] if config.environment.docker_image else [RequiredFile("environment", ("environment",))]
+    files = [] if config.environment.docker_image else [RequiredFile("environment", ("environment",))]
     if config.steps:
-        needs += [RequiredFile("instruction", (f"steps/{step.name}/instruction.md",)) for step in config.steps]
+        files += [RequiredFile("instruction", (f"steps/{step.name}/instruction.md",)) for step in config.steps]
     elif layout.name == "harbor":
-        needs.append(RequiredFile("instruction", ("instruction.md",)))
+        files.append(RequiredFile("instruction", ("instruction.md",)))
     for step in config.steps or (None,):
-        if (need := _tests_need(config, layout, step)) is not None and need not in needs:
-            needs.append(need)
-    return tuple(needs)
+        if (tests := _tests_file(config, layout, step)) is not None and tests not in files:
+            files.append(tests)
+    return tuple(files)
 
 
-def solutions_of(config: TaskConfig, layout: Layout) -> tuple[RequiredFile, ...]:
-    """List what the oracle agent needs; a step's own solution wins over the task's."""
+def solution_files(config: TaskConfig, layout: Layout) -> tuple[RequiredFile, ...]:
+    """List what the oracle agent requires; a step's own solution wins over the task's."""
     solve = script(config, "solve")
     root = f"{layout.solution}/{solve}"
     return tuple(
@@ -99,7 +99,7 @@ def solutions_of(config: TaskConfig, layout: Layout) -> tuple[RequiredFile, ...]
     )
 
 
-def _tests_need(config: TaskConfig, layout: Layout, step: StepConfig | None) -> RequiredFile | None:
+def _tests_file(config: TaskConfig, layout: Layout, step: StepConfig | None) -> RequiredFile | None:
     task = config.verifier
     from pytest_benchflow.tasks.models import VerifierConfig  # what collection reads must do without the models
 
@@ -110,13 +110,13 @@ def _tests_need(config: TaskConfig, layout: Layout, step: StepConfig | None) -> 
     separate = (own if own.says_mode() else task).mode == "separate"
     if separate and environment is not None and environment.docker_image:
         return None
-    files = [script(config, "test")]
+    names = [script(config, "test")]
     if separate:
-        files += ["Dockerfile", *COMPOSE_FILES]
+        names += ["Dockerfile", *COMPOSE_FILES]
     if layout.tests == "verifier":
-        files.append("verifier.md")
+        names.append("verifier.md")
     folders = [layout.tests] if step is None else [layout.tests, f"steps/{step.name}/{layout.tests}"]
-    return RequiredFile("tests", tuple(f"{folder}/{file}" for file in files for folder in folders))
+    return RequiredFile("tests", tuple(f"{folder}/{name}" for name in names for folder in folders))
 
 
 def rubric_paths(verifier: VerifierConfig, layout: Layout) -> tuple[str, ...]:

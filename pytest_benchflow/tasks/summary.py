@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pytest_benchflow.configfile import Problem, TomlSource, read_text
@@ -47,11 +48,11 @@ class TaskSummary:
     warnings: tuple[Problem, ...]
 
     def solved(self, has_solution: bool) -> TaskSummary:
-        """Return the head with another answer to whether the oracle can run."""
+        """Return the summary with another answer to whether the oracle can run."""
         return replace(self, has_solution=has_solution)
 
     def to_json(self) -> list[object]:
-        """Return the head as JSON data."""
+        """Return the summary as JSON data."""
         run = self.run
         return [
             self.file, self.name, self.layout, self.os, self.difficulty, self.category, self.tags,
@@ -62,7 +63,7 @@ class TaskSummary:
 
     @classmethod
     def from_json(cls, values: list[object]) -> TaskSummary:
-        """Return the head that `to_json` wrote; whatever does not fit raises an ordinary exception."""
+        """Return the summary that `to_json` wrote; whatever does not fit raises an ordinary exception."""
         file, name, layout, os_, difficulty, category, tags, run, n_steps, has_solution, warnings = values
         return cls(
             file, name, layout, os_, difficulty, category,  # type: ignore[arg-type]
@@ -75,23 +76,23 @@ Rule = Callable[[object], bool]
 
 _INSTRUCTION = RequiredFile("instruction", ("instruction.md",))
 _TESTS = RequiredFile("tests", ("tests/test.sh",))
-_NEEDS = (RequiredFile("environment", ("environment",)), _INSTRUCTION, _TESTS)
-_NEEDS_WITH_IMAGE = (_INSTRUCTION, _TESTS)
+_REQUIRED = (RequiredFile("environment", ("environment",)), _INSTRUCTION, _TESTS)
+_REQUIRED_WITH_IMAGE = (_INSTRUCTION, _TESTS)
 _SOLUTIONS = (RequiredFile("solution", ("solution/solve.sh",)),)
 _NO_HINTS = RunHints()
 
 
-def plain_head(
+def plain_summary(
     directory: str, file: str, data: Data
 ) -> tuple[TaskSummary, tuple[RequiredFile, ...], tuple[RequiredFile, ...]] | None:
     """Return what the models would find in a task.toml; None if only they can tell."""
-    if not data or not _follows(data, _ROOT):
+    if not data or not _follows(ROOT, data):
         return None
     task, metadata, environment = (_table(data, name) for name in ("task", "metadata", "environment"))
     if ("task" in data and "name" not in task) or ("version" in data and "schema_version" in data):
         return None
     keywords = task.get("keywords")
-    head = TaskSummary(
+    summary = TaskSummary(
         file=file,
         name=str(task["name"]) if task else os.path.basename(os.path.abspath(directory)),
         layout="harbor",
@@ -104,15 +105,15 @@ def plain_head(
         has_solution=True,  # the index looks after every parse
         warnings=(),
     )
-    return head, _NEEDS_WITH_IMAGE if environment.get("docker_image") else _NEEDS, _SOLUTIONS
+    return summary, _REQUIRED_WITH_IMAGE if environment.get("docker_image") else _REQUIRED, _SOLUTIONS
 
 
 def _table(data: Data, name: str) -> Mapping[str, object]:
-    found = data.get(name)
-    return found if isinstance(found, dict) else {}
+    table = data.get(name)
+    return table if isinstance(table, dict) else {}
 
 
-def _follows(table: object, rules: Mapping[str, Rule]) -> bool:
+def _follows(rules: Mapping[str, Rule], table: object) -> bool:
     if not isinstance(table, dict):
         return False
     for key, value in table.items():
@@ -122,7 +123,7 @@ def _follows(table: object, rules: Mapping[str, Rule]) -> bool:
     return True
 
 
-def _text(value: object) -> bool:
+def _string(value: object) -> bool:
     return type(value) is str
 
 
@@ -130,7 +131,7 @@ def _filled(value: object) -> bool:
     return type(value) is str and value != ""
 
 
-def _texts(value: object) -> bool:
+def _strings(value: object) -> bool:
     return type(value) is list and all(type(item) is str for item in value)
 
 
@@ -157,48 +158,49 @@ def _flag(value: object) -> bool:
 
 
 def _people(value: object) -> bool:
-    rules = {"name": _text, "email": _text}
-    return type(value) is list and all(_follows(item, rules) and "name" in item for item in value)
+    rules = {"name": _string, "email": _string}
+    return type(value) is list and all(_follows(rules, item) and "name" in item for item in value)
 
 
-def _tables(**rules: Rule) -> Rule:
-    return lambda value: _follows(value, rules)
-
-
-_ROOT: Mapping[str, Rule] = {
-    "schema_version": _text,
-    "version": _text,
+#: Written here and not taken from the models: importing those would cost every collection more than all of its files.
+#: A test tries each of these keys with odd values against the models.
+TABLES: Mapping[str, Mapping[str, Rule]] = {
+    "task": {
+        "name": lambda value: type(value) is str and is_package_name(value),
+        "version": _filled,
+        "description": _string,
+        "authors": _people,
+        "keywords": _strings,
+    },
+    "agent": {"timeout_sec": _positive},
+    "verifier": {"timeout_sec": _positive, "env": _env},
+    "environment": {
+        "build_timeout_sec": _positive,
+        "docker_image": _filled,
+        "cpus": _positive,
+        "memory_mb": _whole,
+        "storage_mb": _whole,
+        "gpus": _count,
+        "allow_internet": _flag,
+        "env": _env,
+    },
+    "solution": {"timeout_sec": _positive, "env": _env},
+}
+ROOT: Mapping[str, Rule] = {
+    "schema_version": _string,
+    "version": _string,
     "metadata": lambda value: type(value) is dict,
-    "task": _tables(
-        name=lambda value: type(value) is str and is_package_name(value),
-        version=_filled,
-        description=_text,
-        authors=_people,
-        keywords=_texts,
-    ),
-    "agent": _tables(timeout_sec=_positive),
-    "verifier": _tables(timeout_sec=_positive, env=_env),
-    "environment": _tables(
-        build_timeout_sec=_positive,
-        docker_image=_filled,
-        cpus=_positive,
-        memory_mb=_whole,
-        storage_mb=_whole,
-        gpus=_count,
-        allow_internet=_flag,
-        env=_env,
-    ),
-    "solution": _tables(timeout_sec=_positive, env=_env),
+    **{name: partial(_follows, rules) for name, rules in TABLES.items()},
 }
 
 
-def parse_head(
+def parse_summary(
     directory: str, file: str
 ) -> tuple[TaskSummary, tuple[RequiredFile, ...], tuple[RequiredFile, ...]] | None:
-    """Return head, needs and oracle needs; None if the file is some other tool's."""
+    """Return the summary, the required files and those of the oracle; None if the file is some other tool's."""
     source = None if file.endswith(".md") else TomlSource(file, read_text(file))
-    if source is not None and (plain := plain_head(directory, file, source.data)) is not None:
+    if source is not None and (plain := plain_summary(directory, file, source.data)) is not None:
         return plain
-    from pytest_benchflow.tasks.load import full_head
+    from pytest_benchflow.tasks.load import full_summary
 
-    return full_head(directory, file, source)
+    return full_summary(directory, file, source)

@@ -74,7 +74,7 @@ def _step(
         min_reward=step.min_reward if step else None,
         healthcheck=step.healthcheck if step else None,
         artifacts=_artifacts((*config.artifacts, *(step.artifacts if step else ()))),
-        left_out={path: found for path in copied if (found := left_out(root, path))},
+        left_out={path: names for path in copied if (names := left_out(root, path))},
     )
 
 
@@ -85,17 +85,17 @@ def _verifier(
     step: StepConfig | None,
     tests_dirs: tuple[Path, ...],
     strategy: Strategy | None,
-) -> StageVerifier:
+) -> StepVerifier:
     task = config.verifier
     own = step.verifier if step else task
-    said = own.model_fields_set
+    own_fields = own.model_fields_set
     mode = (own if own.says_mode() else task).mode
     environment = (own.environment or task.environment) if mode == "separate" else None
     image = environment is not None and environment.docker_image is not None
     build_dir = None if image or mode == "shared" else _build_dir(tests_dirs)
     judge = own.judge or task.judge
-    kind = own.type if "type" in said else task.type
-    return StageVerifier(
+    kind = own.type if "type" in own_fields else task.type
+    return StepVerifier(
         type=kind,
         timeout_sec=own.timeout_sec,
         env={**task.env, **own.env},
@@ -106,12 +106,12 @@ def _verifier(
         build_dir=build_dir,
         uploads_tests=not image and build_dir is None,
         collect=task.collect if step is None else (*task.collect, *own.collect),
-        service=own.service if "service" in said else task.service,
-        pytest_plugins=own.pytest_plugins if "pytest_plugins" in said else task.pytest_plugins,
+        service=own.service if "service" in own_fields else task.service,
+        pytest_plugins=own.pytest_plugins if "pytest_plugins" in own_fields else task.pytest_plugins,
         reward_range=own.reward_range or task.reward_range,
         judge=judge,
         rubric=_rubric(root, own if own.judge else task, layout) if kind == "llm-judge" else None,
-        hardening=own.hardening if "hardening" in said else task.hardening,
+        hardening=own.hardening if "hardening" in own_fields else task.hardening,
         strategy=strategy,
         expected_skills=memory.expected_skills if (memory := own.memory or task.memory) else (),
     )
@@ -161,7 +161,7 @@ class Network:
 
 
 @dataclass(frozen=True, slots=True)
-class StageVerifier:
+class StepVerifier:
     """How one step is scored, inheritance applied."""
 
     type: Literal["test-script", "llm-judge"]
@@ -205,7 +205,7 @@ class TaskStep:
     agent_timeout_sec: float | None
     agent_user: str | int | None
     agent_network: Network
-    verifier: StageVerifier
+    verifier: StepVerifier
     tests_dirs: tuple[Path, ...]
     """Uploaded one over the other, the task's first."""
     test_script: str
@@ -275,7 +275,7 @@ class Task:
 
     @property
     def has_solution(self) -> bool:
-        """Say whether the oracle agent can run every step."""
+        """Return whether the oracle agent can run every step."""
         return all(step.solution_dir is not None for step in self.steps)
 
     def digest(self) -> str:

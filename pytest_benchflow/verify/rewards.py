@@ -134,8 +134,8 @@ def _refuse_disagreement(from_json: float, from_txt: float) -> None:
 
 
 def _nothing_found(directory: Path) -> str:
-    found = sorted(one_line(p.name) for p in directory.iterdir()) if directory.is_dir() else []
-    seen = f"it holds {', '.join(found[:8])}" if found else "it is empty"
+    names = sorted(one_line(p.name) for p in directory.iterdir()) if directory.is_dir() else []
+    seen = f"it holds {', '.join(names[:8])}" if names else "it is empty"
     return f"the verifier left no reward.txt or reward.json in /logs/verifier ({seen})"
 
 

@@ -98,11 +98,11 @@ class Verifier:
 
     async def _must(self, script: str, what: str) -> None:
         try:
-            done = await self.sandbox.exec(script, user=0, cwd="/", timeout_sec=_STEP_TIMEOUT_SEC)
+            result = await self.sandbox.exec(script, user=0, cwd="/", timeout_sec=_STEP_TIMEOUT_SEC)
         except TimeoutError:
             raise SandboxError(f"could not {what} within {_STEP_TIMEOUT_SEC:g} s") from None
-        if done.return_code:
-            raise VerifierError(f"could not {what}: {done.stderr.strip()[:300]}")
+        if result.return_code:
+            raise VerifierError(f"could not {what}: {result.stderr.strip()[:300]}")
 
     @property
     def _script(self) -> str:

@@ -313,7 +313,7 @@ def test_a_job_name_that_is_taken_is_refused_before_anything_runs(project: Proje
         (["--bf-json=tasks"], "/tasks cannot be written; name a file in a directory of yours"),
         (["--bf-json=pytest.ini/r.json"], "cannot be written; name a file in a directory of yours"),
         (["--bf-concurrency=lots", "-n", "2"], "--bf-concurrency is 'lots'; give a whole number from 1 up"),
-        (["--bf-source=/nowhere/repo", "-n", "2"], "--bf-source: /nowhere/repo is no directory"),
+        (["--bf-source=/nowhere/repo", "-n", "2"], "--bf-source: /nowhere/repo is not a directory"),
     ],
 )
 def test_a_bad_option_ends_the_run_with_one_line(three: Project, args: list[str], message: str) -> None:

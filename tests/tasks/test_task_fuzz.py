@@ -16,8 +16,8 @@ from pytest_benchflow.configfile import TaskError
 from pytest_benchflow.configfile.sources import TomlSource, key_lines
 from pytest_benchflow.tasks import TaskConfig, TaskIndex, load_task
 from pytest_benchflow.tasks.document import DocumentConfig
-from pytest_benchflow.tasks.load import full_head
-from pytest_benchflow.tasks.summary import plain_head
+from pytest_benchflow.tasks.load import full_summary
+from pytest_benchflow.tasks.summary import ROOT, TABLES, plain_summary
 
 EXAMPLES = int(os.environ.get("BF_FUZZ_EXAMPLES", "150"))
 fuzz = settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
@@ -57,7 +57,7 @@ def attempt(root: Path, file: str, content: bytes) -> None:
     (root / "task.toml").unlink(missing_ok=True)
     (root / file).write_bytes(content)
     caught: list[TaskError] = []
-    for look in (load_task, lambda path: TaskIndex().head(str(path))):
+    for look in (load_task, lambda path: TaskIndex().summary(str(path))):
         try:
             look(root)
         except TaskError as error:
@@ -283,34 +283,21 @@ ODD += [
     {"A": 1},
 ]
 ODD += [{"": "b"}, {"A=B": "c"}, {"A": "\0"}]
-TABLES = {
-    "task": ["name", "version", "description", "authors", "keywords"],
+#: Keys that only the models know, beside those of the short way.
+OTHER_KEYS = {
     "metadata": ["difficulty", "category", "tags", "x"],
-    "agent": ["timeout_sec", "user", "timeout"],
-    "verifier": ["timeout_sec", "env", "type"],
-    "solution": ["timeout_sec", "env"],
-    "environment": [
-        "build_timeout_sec",
-        "docker_image",
-        "cpus",
-        "memory_mb",
-        "storage_mb",
-        "gpus",
-        "allow_internet",
-        "env",
-        "os",
-        "memory",
-        "image",
-        "network_mode",
-    ],
+    "agent": ["user", "timeout"],
+    "verifier": ["type"],
+    "environment": ["os", "memory", "image", "network_mode"],
 }
+KEYS_OF = {table: [*TABLES.get(table, ()), *OTHER_KEYS.get(table, ())] for table in {**TABLES, **OTHER_KEYS}}
 AROUND = {"agent": {"timeout_sec": 5}, "task": {"name": "a/b"}}
 
 
 @pytest.mark.parametrize("around", [{}, AROUND], ids=["alone", "in a task"])
-@pytest.mark.parametrize("table", ["", *TABLES])
-def test_the_short_way_to_a_head_finds_what_the_models_find(root, table, around):
-    keys = TABLES.get(table, ["schema_version", "version", *TABLES])
+@pytest.mark.parametrize("table", ["", *KEYS_OF])
+def test_the_short_way_to_a_summary_finds_what_the_models_find(root, table, around):
+    keys = KEYS_OF.get(table, [*ROOT])
     for key, value in itertools.product(keys, ODD):
         within = {**around.get(table, {}), key: value}
         compare(root, {**around, **({table: within} if table else within)})
@@ -322,13 +309,13 @@ def test_the_short_way_leaves_contradictions_to_the_models(root):
 
 
 def compare(root: Path, data: dict[str, object]) -> None:
-    """Ask both for the head; only the short way may decline."""
+    """Ask both for the summary; only the short way may decline."""
     file = f"{root}/task.toml"
     source = TomlSource(file, to_toml(data))
-    short = plain_head(str(root), file, source.data)
+    short = plain_summary(str(root), file, source.data)
     if short is not None:
-        head, needs, solutions = short
-        assert (head.solved(False), needs, solutions) == full_head(str(root), file, source), data
+        summary, files, solutions = short
+        assert (summary.solved(False), files, solutions) == full_summary(str(root), file, source), data
 
 
 def test_an_everyday_task_file_needs_no_model(root):
@@ -347,6 +334,6 @@ def test_an_everyday_task_file_needs_no_model(root):
         cpus = 1
         memory_mb = 512
     """
-    found = plain_head(str(root), f"{root}/task.toml", TomlSource("task.toml", text).data)
+    found = plain_summary(str(root), f"{root}/task.toml", TomlSource("task.toml", text).data)
     assert found is not None
     assert (found[0].name, found[0].tags, found[0].difficulty) == ("acme/hello", ("io",), "easy")

@@ -45,15 +45,15 @@ def parses(monkeypatch):
     from pytest_benchflow.tasks import summary
 
     calls = []
-    real = summary.parse_head
-    monkeypatch.setattr(summary, "parse_head", lambda *a: calls.append(a) or real(*a))
+    real = summary.parse_summary
+    monkeypatch.setattr(summary, "parse_summary", lambda *a: calls.append(a) or real(*a))
     return calls
 
 
 def test_a_head_holds_what_collection_needs(make_task):
     path = make_task(TOML, {"solution/solve.sh": "x"})
-    head = TaskIndex().head(str(path))
-    assert head == TaskSummary(
+    task_summary = TaskIndex().summary(str(path))
+    assert task_summary == TaskSummary(
         file=f"{path}/task.toml",
         name="acme/hello",
         layout="harbor",
@@ -66,7 +66,7 @@ def test_a_head_holds_what_collection_needs(make_task):
         has_solution=True,
         warnings=load_task(path).warnings,
     )
-    assert head.warnings[0].key == "[agent] timeout_se"
+    assert task_summary.warnings[0].key == "[agent] timeout_se"
 
 
 @pytest.mark.parametrize("kind", ["make_task", "make_native"])
@@ -74,10 +74,10 @@ def test_the_second_run_parses_nothing(request, kind, cache, parses):
     task = request.getfixturevalue(kind)("")
     settle(task)
     first = TaskIndex.load(cache)
-    head = first.head(str(task))
+    task_summary = first.summary(str(task))
     first.save()
     again = TaskIndex.load(cache)
-    assert again.head(str(task)) == head
+    assert again.summary(str(task)) == task_summary
     assert len(parses) == 1
 
 
@@ -85,11 +85,11 @@ def test_a_warm_head_needs_no_pydantic_and_no_yaml(make_task, cache):
     task = make_task(TOML)
     settle(task)
     index = TaskIndex.load(cache)
-    index.head(str(task))
+    index.summary(str(task))
     index.save()
     code = (
         "import sys, pathlib\nfrom pytest_benchflow.tasks import TaskIndex\n"
-        "assert TaskIndex.load(pathlib.Path(sys.argv[1])).head(sys.argv[2]).name == 'acme/hello'\n"
+        "assert TaskIndex.load(pathlib.Path(sys.argv[1])).summary(sys.argv[2]).name == 'acme/hello'\n"
         "assert not {'pydantic', 'yaml', 'tomli', 'filelock', 'pytest'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code, str(cache), str(task)], check=True)
@@ -100,7 +100,7 @@ def test_a_changed_file_is_parsed_again(make_task, cache, parses, change):
     task = make_task('[task]\nname = "a/one"\n')
     settle(task)
     index = TaskIndex.load(cache)
-    index.head(str(task))
+    index.summary(str(task))
     file = task / "task.toml"
     before = file.stat()
     if change == "inode":
@@ -109,9 +109,9 @@ def test_a_changed_file_is_parsed_again(make_task, cache, parses, change):
         os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
     else:
         file.write_text('[task]\nname = "a/two"\n' if change == "time" else '[task]\nname = "a/three"\n')
-    head = index.head(str(task))
-    assert head is not None
-    assert head.name in {"a/two", "a/three"}
+    task_summary = index.summary(str(task))
+    assert task_summary is not None
+    assert task_summary.name in {"a/two", "a/three"}
     assert len(parses) == 2
 
 
@@ -120,8 +120,8 @@ def test_a_file_younger_than_the_clocks_grain_is_not_remembered(make_task, parse
     future = time.time() + 60
     os.utime(task / "task.toml", (future, future))
     index = TaskIndex()
-    index.head(str(task))
-    index.head(str(task))
+    index.summary(str(task))
+    index.summary(str(task))
     assert len(parses) == 2
 
 
@@ -129,12 +129,12 @@ def test_structure_is_checked_on_a_cache_hit(make_task, parses):
     task = make_task("")
     settle(task)
     index = TaskIndex()
-    assert index.head(str(task)) is not None
+    assert index.summary(str(task)) is not None
     (task / "tests/test.sh").unlink()
     with pytest.raises(TaskError, match=r"tests/test\.sh: is missing"):
-        index.head(str(task))
+        index.summary(str(task))
     (task / "tests/test.sh").write_text("x")
-    assert index.head(str(task)) is not None
+    assert index.summary(str(task)) is not None
     assert len(parses) == 1
 
 
@@ -146,10 +146,10 @@ def test_a_solution_that_appears_is_seen_on_a_cache_hit(make_task, write):
     index = TaskIndex()
 
     def solved():
-        head = index.head(str(task))
-        assert head is not None
-        assert head.n_steps == 2
-        return head.has_solution
+        task_summary = index.summary(str(task))
+        assert task_summary is not None
+        assert task_summary.n_steps == 2
+        return task_summary.has_solution
 
     assert not solved()
     write(task, {"steps/a/solution/solve.sh": "x"})
@@ -168,7 +168,7 @@ def test_broken_tasks_are_never_cached(make_task, cache, parses):
     index = TaskIndex.load(cache)
     for _ in range(2):
         with pytest.raises(TaskError):
-            index.head(str(task))
+            index.summary(str(task))
     index.save()
     assert not cache.exists()
     assert len(parses) == 2
@@ -178,11 +178,11 @@ def test_strict_turns_cached_warnings_into_errors(make_task):
     task = make_task("[agent]\ntimeot_sec = 1\n")
     settle(task)
     index = TaskIndex()
-    head = index.head(str(task))
-    assert head is not None
-    assert len(head.warnings) == 1
+    task_summary = index.summary(str(task))
+    assert task_summary is not None
+    assert len(task_summary.warnings) == 1
     with pytest.raises(TaskError, match="did you mean timeout_sec") as caught:
-        index.head(str(task), strict=True)
+        index.summary(str(task), strict=True)
     assert caught.value.problems[0].severity == "error"
 
 
@@ -200,7 +200,7 @@ def test_a_damaged_cache_is_an_empty_one(make_task, cache, content):
     index = TaskIndex.load(cache)
     task = make_task("")
     settle(task)
-    assert index.head(str(task)) is not None
+    assert index.summary(str(task)) is not None
     index.save()
     assert json.loads(cache.read_bytes())["version"] == index_module.VERSION
 
@@ -210,25 +210,25 @@ def test_a_damaged_entry_is_parsed_again(make_task, cache, entry):
     task = make_task("")
     settle(task)
     index = TaskIndex.load(cache)
-    index.head(str(task))
+    index.summary(str(task))
     index.save()
     content = json.loads(cache.read_bytes())
     ((file, good),) = content["tasks"].items()
     for broken in (entry, [good[0], entry, good[2], good[3]], [good[0], good[1], entry, good[3]]):
         content["tasks"][file] = broken
         cache.write_text(json.dumps(content))
-        assert TaskIndex.load(cache).head(str(task)) is not None
+        assert TaskIndex.load(cache).summary(str(task)) is not None
 
 
 def test_the_cache_is_written_only_if_it_changed_and_leaves_nothing_behind(make_task, cache):
     task = make_task("")
     settle(task)
     index = TaskIndex.load(cache)
-    index.head(str(task))
+    index.summary(str(task))
     index.save()
     stamp = cache.stat().st_mtime_ns, cache.stat().st_ino
     again = TaskIndex.load(cache)
-    again.head(str(task))
+    again.summary(str(task))
     again.save()
     assert (cache.stat().st_mtime_ns, cache.stat().st_ino) == stamp
     assert os.listdir(cache.parent) == [cache.name]
@@ -239,7 +239,7 @@ def test_a_cache_that_cannot_be_written_is_no_error(make_task, tmp_path):
     index = TaskIndex.load(tmp_path / "file" / "cache.json")
     task = make_task("")
     settle(task)
-    index.head(str(task))
+    index.summary(str(task))
     index.save()
     TaskIndex.load(None).save()
 
@@ -249,12 +249,12 @@ def test_a_run_over_one_task_keeps_the_others(make_task, cache):
     index = TaskIndex.load(cache)
     for task in tasks:
         settle(task)
-        index.head(str(task))
+        index.summary(str(task))
     index.save()
     (tasks[0] / "task.toml").write_text("# changed\n")
     settle(tasks[0])
     one = TaskIndex.load(cache)
-    one.head(str(tasks[0]))
+    one.summary(str(tasks[0]))
     one.save()
     assert len(json.loads(cache.read_bytes())["tasks"]) == 2
 
@@ -264,10 +264,10 @@ def test_renamed_directories_of_a_native_task_are_seen_on_a_cache_hit(make_nativ
     (task / "verifier").rmdir()
     settle(task)
     index = TaskIndex()
-    assert index.head(str(task)).has_solution
+    assert index.summary(str(task)).has_solution
     (task / "tests").rename(task / "verifier")
     (task / "solution").rename(task / "oracle")
-    assert index.head(str(task)).has_solution
+    assert index.summary(str(task)).has_solution
 
 
 NOT_A_TASK = [
@@ -287,8 +287,8 @@ NOT_A_TASK = [
 @pytest.mark.parametrize("files", NOT_A_TASK, ids=str)
 def test_other_directories_are_left_alone(tmp_path, write, files):
     write(tmp_path, files)
-    assert TaskIndex().head(str(tmp_path)) is None
-    assert TaskIndex().head(str(tmp_path), set(os.listdir(tmp_path))) is None
+    assert TaskIndex().summary(str(tmp_path)) is None
+    assert TaskIndex().summary(str(tmp_path), set(os.listdir(tmp_path))) is None
 
 
 IS_A_TASK = [
@@ -309,10 +309,10 @@ IS_A_TASK = [
 def test_a_broken_task_is_an_error_and_not_left_alone(tmp_path, write, files):
     write(tmp_path, files)
     with pytest.raises(TaskError):
-        TaskIndex().head(str(tmp_path))
+        TaskIndex().summary(str(tmp_path))
 
 
 def test_names_spare_the_listing(make_task):
     task = make_task("")
-    assert TaskIndex().head(str(task), {"task.toml", "tests"}) is not None
-    assert TaskIndex().head(str(task), {"tests"}) is None
+    assert TaskIndex().summary(str(task), {"task.toml", "tests"}) is not None
+    assert TaskIndex().summary(str(task), {"tests"}) is None

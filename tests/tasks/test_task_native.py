@@ -118,7 +118,7 @@ def test_the_base_prompt(make_native, body, base):
 def test_a_document_without_any_prompt(make_native):
     task = make_native("name: x\n", "\n\n")
     line = f"{task}/task.md: has no prompt; write below the front matter what the agent has to do"
-    for look in (load_task, lambda path: TaskIndex().head(str(path))):
+    for look in (load_task, lambda path: TaskIndex().summary(str(path))):
         with pytest.raises(TaskError) as caught:
             look(task)
         assert str(caught.value) == line
@@ -171,7 +171,7 @@ REFUSED = [
     ("agent: {user: a, user: b}\n", "2: user is given twice; keep one of them"),
     ("- a\n- b\n", "2: front matter is not a mapping; write key: value lines"),
     ("just text\n", "2: front matter is not a mapping; write key: value lines"),
-    ("? [a]\n: 1\n", "2: front matter has a key that is no plain word; write key: value"),
+    ("? [a]\n: 1\n", "2: front matter has a key that is not a plain word; write key: value"),
     ("a: [1\n", "3: front matter is not valid YAML: did not find expected ',' or ']'"),
     (
         "a: !!python/object:os.system x\n",
@@ -225,9 +225,9 @@ def test_prompts_for_nobody_are_warnings(make_native):
         "role:codr is the prompt of a role that the front matter does not have; did you mean coder?",
         "scene:other is the prompt of a scene that the front matter does not have; known: review",
     ]
-    head = TaskIndex().head(str(path))
-    assert head is not None
-    for found in (load_task(path).warnings, head.warnings):
+    task_summary = TaskIndex().summary(str(path))
+    assert task_summary is not None
+    for found in (load_task(path).warnings, task_summary.warnings):
         assert [str(problem) for problem in found] == [f"{path}/task.md: {line}" for line in lines]
 
 

@@ -45,16 +45,16 @@ def test_forms_of_a_source(text, parts):
 
 FORMS = "write org/repo[@ref][:path], a git address, or a path that starts with ./ or /"
 REFUSED = [
-    ("", f'"" is no source of tasks; {FORMS}'),
-    ("repo", f'"repo" is no source of tasks; {FORMS}'),
-    ("a/b/c", f'"a/b/c" is no source of tasks; {FORMS}'),
-    ("ext::sh -c x", f'"ext::sh -c x" is no source of tasks; {FORMS}'),
-    ("--upload-pack=x/y", f'"--upload-pack=x/y" is no source of tasks; {FORMS}'),
-    ("org/repo@-x", '"-x" is no branch, tag or commit'),
-    ("org/repo@a..b", '"a..b" is no branch, tag or commit'),
-    ("org/repo:../x", '"../x" is no path inside a repository; write it without .. and dash'),
-    ("org/repo:-x", '"-x" is no path inside a repository; write it without .. and dash'),
-    ("org/repo:.git/hooks", '".git/hooks" is no path inside a repository; write it without .. and dash'),
+    ("", f'"" is not a source of tasks; {FORMS}'),
+    ("repo", f'"repo" is not a source of tasks; {FORMS}'),
+    ("a/b/c", f'"a/b/c" is not a source of tasks; {FORMS}'),
+    ("ext::sh -c x", f'"ext::sh -c x" is not a source of tasks; {FORMS}'),
+    ("--upload-pack=x/y", f'"--upload-pack=x/y" is not a source of tasks; {FORMS}'),
+    ("org/repo@-x", '"-x" is not a branch, tag or commit'),
+    ("org/repo@a..b", '"a..b" is not a branch, tag or commit'),
+    ("org/repo:../x", '"../x" is not a path inside a repository; write it without .. and dash'),
+    ("org/repo:-x", '"-x" is not a path inside a repository; write it without .. and dash'),
+    ("org/repo:.git/hooks", '".git/hooks" is not a path inside a repository; write it without .. and dash'),
 ]  # fmt: skip
 
 
@@ -219,7 +219,7 @@ def test_a_repository_that_is_not_there(tmp_path, cache):
         fetch_source(f"file://{tmp_path}/none", cache)
     assert "\n" not in str(caught.value)
     assert str(caught.value).startswith(f"file://{tmp_path}/none: ")
-    with pytest.raises(SourceError, match="is no directory"):
+    with pytest.raises(SourceError, match="is not a directory"):
         fetch_source(SourceSpec(f"{tmp_path}/none"), cache)
 
 

@@ -63,7 +63,7 @@ def test_missing_parts_are_named_by_loader_and_collection_alike(make_task, toml,
     task = make_task(toml)
     remove(task, removed)
     wanted = [f"{task}/{line}" for line in lines]
-    for look in (load_task, lambda path: TaskIndex().head(str(path))):
+    for look in (load_task, lambda path: TaskIndex().summary(str(path))):
         if not wanted:
             assert look(task) is not None
             continue
@@ -145,7 +145,7 @@ UNREADABLE = [
 @pytest.mark.parametrize(("raw", "line"), UNREADABLE, ids=[line[:40] for _, line in UNREADABLE])
 def test_a_file_that_cannot_be_parsed_is_one_problem(make_task, raw, line):
     task = make_task(raw)
-    for look in (load_task, lambda path: TaskIndex().head(str(path))):
+    for look in (load_task, lambda path: TaskIndex().summary(str(path))):
         with pytest.raises(TaskError) as caught:
             look(task)
         assert str(caught.value) == f"{task}/task.toml{line}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 
 from pytest_benchflow.agents.acp.types import as_list, as_object, as_text
@@ -24,6 +25,8 @@ class Option:
 class Choices:
     """The state of a session as its agent reports it."""
 
+    name_pattern: str | None = None
+    """Pattern of the name by which the agent reports its model; the first group is the model."""
     options: dict[str, Option] = field(default_factory=dict)
     models: tuple[str, ...] = ()
     current_model: str | None = None
@@ -32,21 +35,21 @@ class Choices:
 
     def take(self, report: Json) -> None:
         """Take whatever of the state a result or an update contains."""
-        told = as_object(report)
-        if isinstance(told.get("configOptions"), list):
-            options = [option for item in as_list(told["configOptions"]) if (option := _option(item)) is not None]
+        state = as_object(report)
+        if isinstance(state.get("configOptions"), list):
+            options = [option for item in as_list(state["configOptions"]) if (option := _option(item)) is not None]
             self.options = {option.id: option for option in options}
-        models = as_object(told.get("models"))
+        models = as_object(state.get("models"))
         if models:
             ids = [as_text(as_object(item).get("modelId")) for item in as_list(models.get("availableModels"))]
             self.models = tuple(name for name in ids if name) or self.models
             self.current_model = as_text(models.get("currentModelId")) or self.current_model
-        modes = as_object(told.get("modes"))
+        modes = as_object(state.get("modes"))
         if modes:
             ids = [as_text(as_object(item).get("id")) for item in as_list(modes.get("availableModes"))]
             self.modes = tuple(name for name in ids if name) or self.modes
             self.current_mode = as_text(modes.get("currentModeId")) or self.current_mode
-        self.current_mode = as_text(told.get("currentModeId")) or self.current_mode
+        self.current_mode = as_text(state.get("currentModeId")) or self.current_mode
 
     def model_option(self, name: str) -> Option | None:
         """Return the option that chooses the model."""
@@ -62,7 +65,9 @@ class Choices:
     def reported_model(self, option: str) -> str | None:
         """Return the model that the agent says it runs."""
         chosen = self.model_option(option)
-        return (chosen and chosen.current) or self.current_model
+        name = (chosen and chosen.current) or self.current_model
+        match = re.match(self.name_pattern, name, re.IGNORECASE) if self.name_pattern and name else None
+        return match[1] if match else name
 
     def known_models(self, option: str) -> list[str]:
         """Return the ids of all models that are offered, in either way, once each."""
@@ -70,7 +75,7 @@ class Choices:
         known = dict.fromkeys(chosen.values if chosen else ())
         return [*known, *(name for name in self.models if name not in known and _without_effort(name) not in known)]
 
-    def believe(self, model: str, option: str) -> None:
+    def assume(self, model: str, option: str) -> None:
         """Take a model for chosen that its agent accepted without a word on what it runs now."""
         self.current_model = model
         chosen = self.model_option(option)
@@ -78,44 +83,44 @@ class Choices:
             self.options[chosen.id] = replace(chosen, current=model)
 
     def _of_category(self, categories: tuple[str, ...]) -> Option | None:
-        found = [option for option in self.options.values() if option.category in categories]
-        return found[0] if len(found) == 1 else None
+        matches = [option for option in self.options.values() if option.category in categories]
+        return matches[0] if len(matches) == 1 else None
 
 
 def _option(item: Json) -> Option | None:
-    told = as_object(item)
-    name = as_text(told.get("id"))
+    entry = as_object(item)
+    name = as_text(entry.get("id"))
     if name is None:
         return None
     return Option(
-        name, as_text(told.get("category")), as_text(told.get("currentValue")), tuple(_values(told.get("options")))
+        name, as_text(entry.get("category")), as_text(entry.get("currentValue")), tuple(_values(entry.get("options")))
     )
 
 
 def _values(options: Json) -> list[str]:
     """Return the values of an option, those in groups too."""
-    found: list[str] = []
+    values: list[str] = []
     for item in as_list(options):
         entry = as_object(item)
         if isinstance(entry.get("options"), list):
-            found += _values(entry["options"])
+            values += _values(entry["options"])
         elif (value := as_text(entry.get("value"))) is not None:
-            found.append(value)
-    return found
+            values.append(value)
+    return values
 
 
 def same_model(asked: str, reported: str) -> bool:
-    """Whether an agent means the model asked for; some add an effort, a provider or a source to its name."""
+    """Return whether an agent means the model asked for; some add an effort or a provider to its name."""
     if asked == reported:
         return True
     plain = _without_effort(reported)
     if _without_effort(asked) == plain and (plain == reported or "[" not in asked):
         return True
-    return plain.endswith((f"/{asked}", f":{asked}")) or asked.endswith(f"/{plain}") or f"|{asked}(" in reported
+    return plain.endswith((f"/{asked}", f":{asked}")) or asked.endswith(f"/{plain}")
 
 
 def contradicts(asked: str, reported: str | None, *, at_launch: bool) -> bool:
-    """Whether what an agent reports shows that it runs another model.
+    """Return whether what an agent reports shows that it runs another model.
 
     A word like "default" tells nothing of a model that was chosen at launch.
     """

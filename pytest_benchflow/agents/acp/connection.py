@@ -35,7 +35,7 @@ _ECHOES = frozenset({"initialize", "authenticate", "session/new", "session/promp
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """Output that is no message, for the agent's log."""
+    """Output that is not a message, for the agent's log."""
 
     data: bytes
 
@@ -81,14 +81,14 @@ def decode(line: bytes, end: bytes = b"\n") -> Iterator[Message | Noise]:
     stripped = line.strip(b" \t\r\xef\xbb\xbf\x00")
     if not stripped:
         return
-    found: list[Message] = []
+    messages: list[Message] = []
     if stripped[:1] in (b"{", b"["):
         value = _parse(stripped)
-        found = [*_salvage(stripped)] if value is _BROKEN else _messages(value)
+        messages = [*_salvage(stripped)] if value is _BROKEN else _messages(value)
     elif b'"jsonrpc"' in stripped:
-        found = [*_salvage(stripped)]
-    if found:
-        yield from found
+        messages = [*_salvage(stripped)]
+    if messages:
+        yield from messages
     else:
         yield Noise(line + end)
 
@@ -97,7 +97,7 @@ _BROKEN: Json = object()  # type: ignore[assignment]
 
 
 def _no_number(_: str) -> None:
-    """NaN and the infinities are no JSON: nothing that reads the trajectory could take them."""
+    """Take NaN and the infinities for null: they are not JSON, and whatever reads the trajectory would refuse them."""
 
 
 def _parse(line: bytes) -> Json:
@@ -195,7 +195,7 @@ class PipeTransport:
         """What ended the stream, if it was not the agent."""
 
     async def send(self, message: Message) -> None:
-        """Write one message; an answer that nobody will read is no error."""
+        """Write one message; an answer that nobody will read is not an error."""
         is_answer = "method" not in message
         number = message.get("id")
         if not is_answer and isinstance(number, int):
@@ -345,8 +345,8 @@ class Peer:
 
     def stderr_tail(self, lines: int = 3) -> str:
         """Return the last lines of the agent's standard error, as one."""
-        kept = printable(self._tail.decode("utf-8", "replace")).strip().splitlines()[-lines:]
-        return one_line(" | ".join(line.strip() for line in kept if line.strip()), 500)
+        last_lines = printable(self._tail.decode("utf-8", "replace")).strip().splitlines()[-lines:]
+        return one_line(" | ".join(line.strip() for line in last_lines if line.strip()), 500)
 
     async def exit_summary(self) -> str:
         """Say how the agent ended, once its output did."""

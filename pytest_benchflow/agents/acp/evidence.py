@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 
-from pytest_benchflow.agents.acp.types import as_object, as_text
+from pytest_benchflow.agents.acp.types import as_text, at_path
+from pytest_benchflow.agents.manifest import Quirks
 from pytest_benchflow.core.types import Json
 
-#: Messages that known agents make up themselves, before they ask their model or while it fails to answer.
-_OWN_WORDS = re.compile(
-    r"""\s*(?:
-      retrying\ \(attempt | retry\ finished,\ resuming     # pi
-    | (?:warning:\ )?model\ metadata\ for\ .{1,200}\ not\ found | we.re\ currently\ experiencing\ high\ demand  # codex
-    | \[mode_update\]\s                                    # gemini
-    | pi\ v\d[\w.]*\s+---                                  # pi
-    | there.s\ an\ issue\ with\ the\ selected\ model\ \(    # claude
-    | error:\ (?:failed\ to\ get\ response\ from\ the\ ai\ model | authentication\ failed\ with\ provider)
-    | system\ prompt:\s                                    # openhands
-    )""",
-    re.IGNORECASE | re.VERBOSE,
-)
-#: What copilot and codex put before such messages; a model may write it too, but seldom as its first word.
-_OWN_HEAD = re.compile(r"\s*(?:info|warning):\s", re.IGNORECASE)
 #: How agents in general begin when they tell of a failed call, and what they then speak of.
 _FAILURE_HEAD = re.compile(
     r"""\W*(?:error\b\s*[:(\[\d] | fatal\b | api\ error | llm\b | provider\b | http\b | [45]\d\d\b
@@ -52,13 +39,19 @@ _STATUS_TEXT = re.compile(
 _LONGEST_FAILURE = 2000
 
 
-def is_own_word(text: str, *, is_start: bool) -> bool:
-    """Whether a piece of message is one that a known agent makes up itself."""
-    return _OWN_WORDS.match(text) is not None or (is_start and _OWN_HEAD.match(text) is not None)
+def is_own_word(text: str, quirks: Quirks, *, is_start: bool) -> bool:
+    """Return whether a piece of message is one that the agent writes itself."""
+    patterns = quirks.notices + quirks.opening_notices if is_start else quirks.notices
+    return bool(patterns) and _any_of(patterns).match(text) is not None
+
+
+@cache
+def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile(rf"\s*(?:{'|'.join(f'(?:{pattern})' for pattern in patterns)})", re.IGNORECASE)
 
 
 def is_failure(text: str) -> bool:
-    """Whether the beginning of a message tells that the model could not be reached."""
+    """Return whether the beginning of a message tells that the model could not be reached."""
     head = _FAILURE_HEAD.match(text)
     if len(text) > _LONGEST_FAILURE or head is None:
         return False
@@ -68,19 +61,20 @@ def is_failure(text: str) -> bool:
     return _FAILURE_WORDS.search(text) is not None
 
 
-def complaint_in(update: dict[str, Json]) -> str | None:
-    """Return the trouble with its model that an agent tells of beside its messages (codex, grok)."""
-    if update.get("sessionUpdate") == "retry_state":
-        return as_text(update.get("reason"))
-    error = as_object(as_object(as_object(update.get("_meta")).get("codex")).get("error"))
-    told = [as_text(error.get("message")), as_text(error.get("additionalDetails"))]
-    return ": ".join(text for text in told if text) or None
+def complaint_in(update: dict[str, Json], quirks: Quirks) -> str | None:
+    """Return the trouble with its model that an agent reports beside its messages."""
+    for report in quirks.errors:
+        if report.update in (None, update.get("sessionUpdate")):
+            parts = [as_text(at_path(update, path)) for path in report.text]
+            if any(parts):
+                return ": ".join(part for part in parts if part)
+    return None
 
 
-def is_broken(update: dict[str, Json]) -> bool | None:
-    """Say whether an agent is in a state in which only it speaks, not its model (codex); None if it does not tell."""
-    status = as_object(as_object(as_object(update.get("_meta")).get("codex")).get("threadStatus"))
-    return None if not status else status.get("type") == "systemError"
+def is_broken(update: dict[str, Json], quirks: Quirks) -> bool | None:
+    """Return whether an agent is in a state in which only it speaks, not its model; None if the update has no state."""
+    state = quirks.failed_state and at_path(update, quirks.failed_state.path)
+    return None if not state or quirks.failed_state is None else state == quirks.failed_state.value
 
 
 @dataclass(slots=True)
@@ -97,12 +91,14 @@ class Evidence:
     """The last word of the agent on trouble with its model."""
     failed_last: bool = False
     """Whether that word was its last."""
+    quirks: Quirks = field(default_factory=Quirks)
+    """How the agent reports failing calls."""
     _starts: int = 0
     """How many things were said."""
 
     @property
     def answered(self) -> bool:
-        """Whether the model answered at least once."""
+        """Return whether the model answered at least once."""
         return self.said or self.tool_calls > 0 or self.output_tokens > 0
 
     def hear(self, text: str, *, is_start: bool) -> bool:
@@ -112,7 +108,7 @@ class Evidence:
         """
         if not text.strip():
             return False
-        own, failure = is_own_word(text, is_start=is_start), self.is_broken or is_failure(text)
+        own, failure = is_own_word(text, self.quirks, is_start=is_start), self.is_broken or is_failure(text)
         if own or (failure and (is_start or self.is_broken)):
             if failure or (self.complaint is None and _TROUBLE.search(text)):
                 self.complaint = text.strip()

@@ -179,7 +179,7 @@ async def _set_model(session: AcpSession, name: str) -> None:
     before = choices.reported_model(option)
     choices.take(await _step(session, "session/set_model", {"sessionId": session.session_id, "modelId": name}))
     if choices.reported_model(option) == before:
-        choices.believe(name, option)
+        choices.assume(name, option)
 
 
 async def _set_option(session: AcpSession, name: str, value: str) -> None:

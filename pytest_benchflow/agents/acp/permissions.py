@@ -34,8 +34,8 @@ def reject_all(request: Mapping[str, Json]) -> str | None:
 def offered(request: Mapping[str, Json]) -> list[tuple[str, str]]:
     """Return id and kind of each option of a request."""
     options = request.get("options")
-    found = []
+    pairs = []
     for option in options if isinstance(options, list) else []:
         if isinstance(option, dict) and isinstance(name := option.get("optionId"), str):
-            found.append((name, str(option.get("kind"))))
-    return found
+            pairs.append((name, str(option.get("kind"))))
+    return pairs

@@ -13,7 +13,7 @@ from pytest_benchflow.agents.acp.outcome import Answered, Died, Ending, Failed, 
 from pytest_benchflow.agents.acp.permissions import PermissionPolicy, approve_all, offered
 from pytest_benchflow.agents.acp.types import SessionPlan, as_object, as_text
 from pytest_benchflow.agents.acp.updates import Turns
-from pytest_benchflow.agents.acp.usage import SESSION_TOTALS, answer_models
+from pytest_benchflow.agents.acp.usage import answer_models
 from pytest_benchflow.agents.base import PromptResult, Usage
 from pytest_benchflow.core.errors import AgentError, ProviderError
 from pytest_benchflow.core.types import Emit, Event, Json
@@ -75,7 +75,7 @@ class AcpSession:
         self.session_id = ""
         self._clock = loop.time
         self._emit_event = emit
-        self.turns = Turns(self._emit, loop.time)
+        self.turns = Turns(self._emit, loop.time, plan.quirks)
         self._answered = False
         self._over: str | None = None
         self._cancelling = False
@@ -92,7 +92,7 @@ class AcpSession:
 
     @property
     def answered(self) -> bool:
-        """Whether the model answered at least once in this session."""
+        """Return whether the model answered at least once in this session."""
         return self._answered or self.turns.evidence.answered
 
     @property
@@ -104,7 +104,6 @@ class AcpSession:
         """Take the agent's name and version."""
         self.agent_name = as_text(as_object(info).get("name"))
         self.agent_version = as_text(as_object(info).get("version"))
-        self.turns.meter.counts_session = self.agent_name in SESSION_TOTALS
 
     async def next_report(self) -> None:
         """Wait for the next update of the agent's."""
@@ -128,7 +127,7 @@ class AcpSession:
         usage = turns.meter.end_turn(answer)
         turns.evidence.output_tokens = usage.output or 0
         stop_reason = as_text(as_object(answer).get("stopReason"))
-        used = answer_models(answer)
+        used = answer_models(answer, self.plan.quirks)
         self._close_turn(ending, stop_reason, usage, used)
         if self.peer.failure is not None:
             raise self.peer.failure

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from pytest_benchflow.agents.acp.types import as_list, as_object, as_text
+from pytest_benchflow.agents.acp.types import as_list, as_object, as_text, at_path
+from pytest_benchflow.agents.manifest import Quirks
 from pytest_benchflow.core.types import Emit, Event, Json
 
 _TERMINAL = ("completed", "failed", "cancelled")
@@ -23,51 +24,50 @@ _VALUES = {"content": "content", "raw_input": "rawInput", "raw_output": "rawOutp
 
 @dataclass(slots=True)
 class _Call:
+    quirks: Quirks
     began: float
     updated: float
     announced: bool = False
     """Whether the agent reported it, rather than only asked permission for it."""
     started_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="milliseconds"))
-    told: dict[str, Json] = field(default_factory=dict)
+    fields: dict[str, Json] = field(default_factory=dict)
     output: list[str] = field(default_factory=list)
     output_kept: int = 0
     output_size: int = 0
     exit: dict[str, Json] = field(default_factory=dict)
 
     def take(self, update: dict[str, Json], *, only_new: bool = False) -> None:
-        """Take what an update tells; an empty value takes nothing back, gemini ends its calls with empty content."""
+        """Take what an update tells; an empty value takes nothing back, for some end their calls with empty content."""
         for key, value in _fields(update):
-            if not (only_new and key in self.told):
-                self.told[key] = value
-        meta = update.get("_meta")
-        if isinstance(meta, dict):
-            self._take_terminal(meta)
+            if not (only_new and key in self.fields):
+                self.fields[key] = value
+        self._take_terminal(update)
 
-    def _take_terminal(self, meta: dict[str, Json]) -> None:
-        """Take the output that codex and pi send beside the call, piece by piece."""
-        for key in ("terminal_output", "terminal_output_delta"):
-            text = as_text(as_object(meta.get(key)).get("data"))
+    def _take_terminal(self, update: dict[str, Json]) -> None:
+        """Take the output that some agents send beside the call, piece by piece."""
+        for path in self.quirks.terminal_output:
+            text = as_text(at_path(update, path))
             if text is not None:
                 self.output_size += len(text)
                 piece = text[: _OUTPUT_CHARS - self.output_kept]
                 self.output_kept += len(piece)
                 self.output.append(piece) if piece else None
-        if "terminal_exit" in meta:
-            self.exit = {k: v for k, v in as_object(meta["terminal_exit"]).items() if k in ("exit_code", "signal")}
+        if exit_status := as_object(at_path(update, self.quirks.terminal_exit)):
+            self.exit = {key: value for key, value in exit_status.items() if key in ("exit_code", "signal")}
 
     def event(self, name: str, now: float) -> Event:
         """Return all that is known as one event."""
-        told = self.told
+        fields = self.fields
         event: Event = {
             "type": "tool_call",
             "tool_call_id": name,
-            "kind": told.get("kind", "other"),
-            "title": told.get("title", ""),
-            "status": told.get("status", "pending"),
-            "content": [*as_list(told.get("content")), *self._output()],
+            "kind": fields.get("kind", "other"),
+            "title": fields.get("title", ""),
+            "status": fields.get("status", "pending"),
+            "content": [*as_list(fields.get("content")), *self._output()],
         }
-        rest = {"raw_input": told.get("raw_input"), "raw_output": told.get("raw_output") or self.exit}
-        event.update((key, value) for key, value in (*rest.items(), ("locations", told.get("locations"))) if value)
+        rest = {"raw_input": fields.get("raw_input"), "raw_output": fields.get("raw_output") or self.exit}
+        event.update((key, value) for key, value in (*rest.items(), ("locations", fields.get("locations"))) if value)
         return event | {"started_at": self.started_at, "duration_sec": round(now - self.began, 3)}
 
     def _output(self) -> list[Json]:
@@ -81,8 +81,9 @@ class _Call:
 class ToolCalls:
     """The calls of one session; only those that are open take memory."""
 
-    def __init__(self, emit: Emit, clock: Callable[[], float]) -> None:
+    def __init__(self, emit: Emit, clock: Callable[[], float], quirks: Quirks) -> None:
         self._emit = emit
+        self._quirks = quirks
         self._clock = clock
         self._open: dict[str, _Call] = {}
         self._finished: dict[str, int] = {}
@@ -117,7 +118,7 @@ class ToolCalls:
             self._announce(name, call, update)
         call.take(update)
         call.updated = self._clock()
-        if call.told.get("status") in _TERMINAL:
+        if call.fields.get("status") in _TERMINAL:
             self._finish(name)
 
     def asked(self, request: dict[str, Json], *, allowed: bool) -> None:
@@ -126,15 +127,15 @@ class ToolCalls:
         name = as_text(described.get("toolCallId"))
         if name is None or name in self._finished:
             return
-        # openhands asks once for calls that it has announced under their own ids.
+        # Some ask once for several calls, which they have announced under their own ids.
         stands_for_others = name not in self._open and bool(self.pending)
         call = self._open.get(name) or self._add(name)
         call.take(described, only_new=call.announced)
         call.updated = self._clock()
         if not (call.announced or stands_for_others or allowed):
-            # Refused, and gemini will not speak of it again.
+            # Refused, and some agents will not speak of it again.
             self._announce(name, call, described)
-            call.told["status"] = "failed"
+            call.fields["status"] = "failed"
             self._finish(name)
 
     def end_turn(self, status: str | None = None) -> None:
@@ -144,14 +145,14 @@ class ToolCalls:
                 del self._open[name]
                 continue
             if status is not None:
-                call.told["status"] = status
+                call.fields["status"] = status
             self._finish(name)
 
     def _add(self, name: str) -> _Call:
         if len(self._open) >= _MAX_OPEN:
             self._finish(next(iter(self._open)))
         now = self._clock()
-        call = self._open[name] = _Call(now, now)
+        call = self._open[name] = _Call(self._quirks, now, now)
         return call
 
     def _announce(self, name: str, call: _Call, update: dict[str, Json]) -> None:
@@ -179,5 +180,5 @@ class ToolCalls:
 def _fields(update: dict[str, Json]) -> list[tuple[str, Json]]:
     """Return what an update tells of a call, in the words of the trajectory."""
     words = [(key, update.get(wire)) for key, wire in _WORDS.items()]
-    found: list[tuple[str, Json]] = [(key, word) for key, word in words if isinstance(word, str) and word]
-    return found + [(key, value) for key, wire in _VALUES.items() if (value := update.get(wire))]
+    texts: list[tuple[str, Json]] = [(key, word) for key, word in words if isinstance(word, str) and word]
+    return texts + [(key, value) for key, wire in _VALUES.items() if (value := update.get(wire))]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
+from pytest_benchflow.agents.manifest import Quirks
 from pytest_benchflow.core.types import Json
 
 
@@ -28,6 +29,13 @@ def as_count(value: Json) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e15:
         return None
     return int(value)
+
+
+def at_path(value: Json, path: str) -> Json:
+    """Return what a path of keys, joined by dots, leads to; None if it leads nowhere."""
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,3 +66,4 @@ class SessionPlan:
     """A longer line of the agent is skipped and noted."""
     name: str | None = None
     """What to call the agent in messages; None means what it calls itself."""
+    quirks: Quirks = field(default_factory=Quirks)

@@ -10,6 +10,7 @@ from pytest_benchflow.agents.acp.evidence import Evidence, complaint_in, is_brok
 from pytest_benchflow.agents.acp.tool_calls import ToolCalls
 from pytest_benchflow.agents.acp.types import as_list, as_object, as_text
 from pytest_benchflow.agents.acp.usage import Meter
+from pytest_benchflow.agents.manifest import Quirks
 from pytest_benchflow.core.types import Emit, Event, Json
 
 #: A kill of the runner loses at most this much of what the agent said.
@@ -47,7 +48,7 @@ class Messages:
         self._last = ""
 
     def is_start(self, kind: str, message_id: str | None) -> bool:
-        """Whether a piece would begin a message."""
+        """Return whether a piece would begin a message."""
         return self._key != (kind, message_id, False)
 
     def add(self, kind: str, text: str, message_id: str | None, *, is_notice: bool = False) -> None:
@@ -98,13 +99,14 @@ _SPOKEN = {"agent_message_chunk": "agent_message", "agent_thought_chunk": "agent
 class Turns:
     """Follows one session; what comes between two prompts belongs to the first of them."""
 
-    def __init__(self, emit: Emit, clock: Callable[[], float]) -> None:
+    def __init__(self, emit: Emit, clock: Callable[[], float], quirks: Quirks) -> None:
         self._emit = emit
+        self._quirks = quirks
         self._messages = Messages(emit)
-        self.calls = ToolCalls(self._write, clock)
-        self.meter = Meter()
-        self.choices = Choices()
-        self.evidence = Evidence()
+        self.calls = ToolCalls(self._write, clock, quirks)
+        self.meter = Meter(quirks)
+        self.choices = Choices(quirks.reported_model)
+        self.evidence = Evidence(quirks=quirks)
         self._prompted = False
 
     @property
@@ -118,7 +120,7 @@ class Turns:
         self._messages.begin_turn()
         self.calls.begin_turn()
         self.meter.begin_turn()
-        self.evidence = Evidence()
+        self.evidence = Evidence(quirks=self._quirks)
         self._prompted = True
         self._write({"type": "user_message", "text": prompt})
 
@@ -142,9 +144,9 @@ class Turns:
             self._write({"type": "plan", "entries": as_list(update.get("entries"))})
         elif kind in ("config_option_update", "current_mode_update"):
             self.choices.take(update)
-        elif (complaint := complaint_in(update)) is not None:
+        elif (complaint := complaint_in(update, self._quirks)) is not None:
             self.evidence.complaint = complaint
-        elif (broken := is_broken(update)) is not None:
+        elif (broken := is_broken(update, self._quirks)) is not None:
             self.evidence.is_broken = broken
         if "cost" in update or "_meta" in update:
             self.meter.update(update)

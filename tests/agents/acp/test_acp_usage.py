@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_benchflow.agents import Usage
+from pytest_benchflow.agents import Quirks, Usage
 from pytest_benchflow.agents.acp.usage import Meter, answer_models, answer_tokens
 from pytest_benchflow.core.types import Json
 
@@ -53,24 +53,30 @@ from pytest_benchflow.core.types import Json
     ],
 )
 def test_tokens_of_an_answer(result: Json, usage: Usage | None) -> None:
-    assert answer_tokens(result) == usage
+    assert answer_tokens(result, Quirks()) == usage
 
 
 @pytest.mark.parametrize(
     ("result", "models"),
     [
         ({"_meta": {"quota": {"model_usage": [{"model": "b"}, {"model": "a"}, {"model": None}, 7]}}}, ["a", "b"]),
-        ({"_meta": {"usage": {"modelUsage": {"a": {}}}}}, ["a"]),
         ({"_meta": {"quota": 7, "usage": 7}}, []),
         ({}, []),
     ],
 )
 def test_models_of_an_answer(result: Json, models: list[str]) -> None:
-    assert answer_models(result) == models
+    assert answer_models(result, Quirks()) == models
+
+
+def test_an_agent_may_count_in_places_of_its_own() -> None:
+    quirks = Quirks(usage_paths=("_meta.spent",), model_paths=("_meta.spent.models",))
+    result: Json = {"_meta": {"spent": {"inputTokens": 7, "models": {"b": {}, "a": {}}}}}
+    assert answer_tokens(result, quirks) == Usage(7)
+    assert answer_models(result, quirks) == ["a", "b"]
 
 
 def test_a_running_cost_is_told_apart_by_prompt() -> None:
-    meter = Meter()
+    meter = Meter(Quirks())
     meter.begin_turn()
     meter.update({"cost": {"amount": 0.1, "currency": "USD"}})
     meter.update({"cost": {"amount": 0.25, "currency": "USD"}})
@@ -87,13 +93,13 @@ def test_a_running_cost_is_told_apart_by_prompt() -> None:
     [{"amount": 1, "currency": "EUR"}, {"amount": "1"}, {"amount": True}, {"amount": -1}, {}, 5, None],
 )
 def test_a_cost_that_cannot_be_read_stays_unknown(cost: Json) -> None:
-    meter = Meter()
+    meter = Meter(Quirks())
     meter.update({"cost": cost})
     assert meter.end_turn({}) == Usage()
 
 
 def test_tokens_of_single_calls_are_added_up_where_the_answer_has_none() -> None:
-    meter = Meter()
+    meter = Meter(Quirks())
     meter.begin_turn()
     for _ in range(2):
         meter.update({"_meta": {"usage": {"inputTokens": 10, "outputTokens": 2, "cachedReadTokens": 4}}})
@@ -103,8 +109,7 @@ def test_tokens_of_single_calls_are_added_up_where_the_answer_has_none() -> None
 
 
 def test_totals_of_the_session_are_told_apart_by_prompt() -> None:
-    meter = Meter()
-    meter.counts_session = True
+    meter = Meter(Quirks(usage="session"))
     first: Json = {"usage": {"inputTokens": 10, "outputTokens": 2}}
     second: Json = {"usage": {"inputTokens": 25, "outputTokens": 3, "cachedReadTokens": 5}}
     assert meter.end_turn(first) == Usage(10, 2)

@@ -8,7 +8,9 @@ import json
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from pytest_benchflow.agents import Quirks
 from pytest_benchflow.agents.acp.updates import Turns
+from pytest_benchflow.agents.registry import built_in_manifest
 from pytest_benchflow.core.types import Event, Json
 
 
@@ -25,10 +27,10 @@ class Clock:
 class Scene:
     """A session's turns and the events that they wrote."""
 
-    def __init__(self) -> None:
+    def __init__(self, quirks: Quirks) -> None:
         self.events: list[Event] = []
         self.clock = Clock()
-        self.turns = Turns(self.events.append, self.clock)
+        self.turns = Turns(self.events.append, self.clock, quirks)
         self.turns.begin("Go.")
         self.events.clear()
 
@@ -54,7 +56,7 @@ class Scene:
 
 @pytest.fixture
 async def scene() -> Scene:
-    return Scene()
+    return Scene(Quirks())
 
 
 async def test_pieces_of_one_kind_are_one_event(scene: Scene) -> None:
@@ -110,13 +112,16 @@ async def test_what_was_said_is_written_even_if_nothing_follows(scene: Scene, mo
     assert scene.turns.message == "ab"
 
 
-async def test_notices_of_the_agent_stand_alone(scene: Scene) -> None:
+async def test_notices_of_the_agent_stand_alone() -> None:
+    scene = Scene(Quirks(notices=(r"retrying \(attempt",)))
     scene.say("Retrying (attempt 1/3, waiting 2s)...", "Retrying (attempt 2/3, waiting 4s)...", "Done.")
     assert [event.get("notice", False) for event in scene.end()] == [True, True, False]
     assert scene.turns.message == "Done."
 
 
-async def test_what_an_agent_says_after_its_system_failed_is_its_own(scene: Scene) -> None:
+async def test_what_an_agent_says_after_its_system_failed_is_its_own() -> None:
+    scene = Scene(built_in_manifest("codex-acp").quirks)
+
     def status(word: str) -> None:
         scene.turns.update(
             {"sessionUpdate": "session_info_update", "_meta": {"codex": {"threadStatus": {"type": word}}}}
@@ -205,6 +210,14 @@ async def test_output_that_comes_in_pieces_is_kept_up_to_a_limit(scene: Scene) -
     assert call["raw_output"] == {"exit_code": 3, "signal": None}
 
 
+async def test_output_may_come_at_a_path_of_the_agents_own() -> None:
+    scene = Scene(Quirks(terminal_output=("out.text",), terminal_exit="out.end"))
+    scene.call(is_new=True, status="completed", out={"text": "hi\n", "end": {"exit_code": 0}})
+    (call,) = scene.calls()
+    assert call["content"] == [{"type": "content", "content": {"type": "text", "text": "hi\n"}}]
+    assert call["raw_output"] == {"exit_code": 0}
+
+
 async def test_calls_that_never_end_are_written_when_there_are_too_many(scene: Scene) -> None:
     for number in range(300):
         scene.call(f"c{number}", is_new=True)
@@ -280,7 +293,7 @@ KINDS = st.sampled_from(
 @given(st.lists(st.tuples(KINDS, st.dictionaries(KEYS, VALUES, max_size=6)), max_size=6))
 def test_no_update_breaks_it(updates: list[tuple[str, dict[str, Json]]]) -> None:
     async def play() -> list[Event]:
-        scene = Scene()
+        scene = Scene(built_in_manifest("codex-acp").quirks)
         for kind, update in updates:
             scene.turns.update({**update, "sessionUpdate": kind})
             scene.turns.update(update)

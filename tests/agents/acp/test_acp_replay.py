@@ -11,6 +11,7 @@ from acp_pipes import HERE, Recording
 from pytest_benchflow.agents import (
     AcpSession,
     AgentOutcome,
+    AgentRegistry,
     PromptResult,
     SessionPlan,
     Usage,
@@ -54,6 +55,7 @@ class Replay:
             auth_method=first.get("a"),
             mode=first.get("m"),
             model=first.get("o"),
+            quirks=AgentRegistry().manifest(self.name.partition(".")[0].removeprefix("zed-")).quirks,
             cancel_grace_sec=60 if "cancel" in self.name else 0.05,
         )
 
@@ -246,7 +248,7 @@ async def test_the_page_on_trajectories_knows_every_event() -> None:
             await replay.prompts()
         seen |= {str(event["type"]) for event in replay.events}
         fields |= {key for event in replay.events for key in event}
-    page = (Path(__file__).parents[2] / "docs/trajectory.md").read_text("utf-8")
+    page = (Path(__file__).parents[3] / "docs/trajectory.md").read_text("utf-8")
     assert not [word for word in seen | fields if f"`{word}`" not in page]
 
 

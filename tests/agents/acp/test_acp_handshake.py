@@ -9,7 +9,8 @@ import pytest
 from acp_pipes import Refuse, Scripted
 
 from pytest_benchflow.agents import AcpSession, SessionPlan, open_session
-from pytest_benchflow.agents.acp.choices import other_model, same_model
+from pytest_benchflow.agents.acp.choices import Choices, other_model, same_model
+from pytest_benchflow.agents.registry import built_in_manifest
 from pytest_benchflow.core.errors import HandshakeError, ProviderError, UsageError
 from pytest_benchflow.core.types import Json
 
@@ -193,7 +194,7 @@ async def test_a_choice_may_be_reported_a_little_later() -> None:
 )
 async def test_a_model_chosen_at_launch_is_checked_against_what_is_reported(reported: str) -> None:
     agent = Agent(option("model", reported, reported))
-    await opened(agent, replace(PLAN, model="large", model_by="launch"))
+    await opened(agent, replace(PLAN, model="large", model_by="launch", quirks=built_in_manifest("qwen").quirks))
     assert not agent.asked("session/set_config_option")
 
 
@@ -284,13 +285,20 @@ async def test_messages_call_the_agent_as_the_plan_does() -> None:
         ("mock/a", "a", True),
         ("a", "custom:a", True),
         ("a", "aa", False),
-        ("a", "$runtime|openai|a(openai)", True),
         ("opus", "opus[1m]", True),
         ("gemini-3-flash", "gemini-3-flash-preview", False),
     ],
 )
 def test_names_of_one_model(asked: str, reported: str, same: bool) -> None:
     assert same_model(asked, reported) is same
+
+
+def test_a_name_that_holds_the_model_is_read_by_a_pattern() -> None:
+    choices = Choices(built_in_manifest("qwen").quirks.reported_model)
+    choices.take({"models": {"currentModelId": "$runtime|openai|a(b)(openai)"}})
+    assert choices.reported_model("model") == "a(b)"
+    choices.take({"models": {"currentModelId": "a"}})
+    assert choices.reported_model("model") == "a"
 
 
 @pytest.mark.parametrize(

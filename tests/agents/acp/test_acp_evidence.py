@@ -4,41 +4,46 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_benchflow.agents import AgentOutcome
+from pytest_benchflow.agents import AgentOutcome, Quirks
 from pytest_benchflow.agents.acp.evidence import Evidence, complaint_in, is_failure
 from pytest_benchflow.agents.acp.outcome import Answered, Died, Ending, Failed, TimedOut, conclude, provider_error
 from pytest_benchflow.agents.acp.session import idle_at
+from pytest_benchflow.agents.registry import built_in_manifest
 from pytest_benchflow.core.errors import AgentError, ProviderError
 from pytest_benchflow.core.types import Json
 
+#: What agents write themselves, by the agent that does; None is any agent.
 OF_THE_AGENT = [
-    "Info: Request failed due to a transient API error. Retrying...",
-    "Info: Operation cancelled by user",
-    "Error: Authentication failed with provider at http://127.0.0.1:9/v1 (HTTP 401).\n  Check your KEY.",
-    "Error: Failed to get response from the AI model; retried 5 times Last error: 500 mock 500",
-    "Retrying (attempt 1/3, waiting 2s)...",
-    "Retry finished, resuming.",
-    "Warning: Model metadata for `mock-model` not found. Defaulting to fallback metadata.\n\n",
-    "Model metadata for `mock-model` not found. Defaulting to fallback metadata.",
-    "We’re currently experiencing high demand, which may cause temporary errors.\n\n",
-    "System Prompt:\nYou are a helpful agent",
-    "[MODE_UPDATE] yolo",
-    "pi v0.87.1\n---\n",
-    "There's an issue with the selected model (mock-model). It may not exist or you may not have access to it.",
-    'API Error: 500 {"type":"error","error":{"type":"api_error"}}',
-    "[API Error: 401 Incorrect API key provided]",
-    "Please run /login · API Error: 401",
-    "Credit balance is too low",
-    "Invalid API key · Fix external API key",
-    "LLM request failed: provider returned 503",
-    "⚠️ Agent failed before reply: HTTP 401 from provider",
-    "429 Too Many Requests",
-    "HTTP 401: mock 401",
-    "API call failed after 3 retries: HTTP 500: mock 500",
-    "The model request has failed with status 503",
-    '{"type":"error","error":{"message":"overloaded, 529"}}',
-    "Failed to connect to the API: ECONNREFUSED",
-    "Rate limit exceeded, try again in 20s",
+    ("copilot", "Info: Request failed due to a transient API error. Retrying..."),
+    ("copilot", "Info: Operation cancelled by user"),
+    ("copilot", "Error: Authentication failed with provider at http://127.0.0.1:9/v1 (HTTP 401).\n  Check your KEY."),
+    ("copilot", "Error: Failed to get response from the AI model; retried 5 times Last error: 500 mock 500"),
+    ("pi-acp", "Retrying (attempt 1/3, waiting 2s)..."),
+    ("pi-acp", "Retry finished, resuming."),
+    ("pi-acp", "pi v0.87.1\n---\n"),
+    ("codex-acp", "Warning: Model metadata for `mock-model` not found. Defaulting to fallback metadata.\n\n"),
+    ("codex-acp", "Model metadata for `mock-model` not found. Defaulting to fallback metadata."),
+    ("codex-acp", "We’re currently experiencing high demand, which may cause temporary errors.\n\n"),
+    ("openhands", "System Prompt:\nYou are a helpful agent"),
+    ("gemini", "[MODE_UPDATE] yolo"),
+    (
+        "claude-agent-acp",
+        "There's an issue with the selected model (mock-model). It may not exist or you may not have access to it.",
+    ),
+    (None, 'API Error: 500 {"type":"error","error":{"type":"api_error"}}'),
+    (None, "[API Error: 401 Incorrect API key provided]"),
+    (None, "Please run /login · API Error: 401"),
+    (None, "Credit balance is too low"),
+    (None, "Invalid API key · Fix external API key"),
+    (None, "LLM request failed: provider returned 503"),
+    (None, "⚠️ Agent failed before reply: HTTP 401 from provider"),
+    (None, "429 Too Many Requests"),
+    (None, "HTTP 401: mock 401"),
+    (None, "API call failed after 3 retries: HTTP 500: mock 500"),
+    (None, "The model request has failed with status 503"),
+    (None, '{"type":"error","error":{"message":"overloaded, 529"}}'),
+    (None, "Failed to connect to the API: ECONNREFUSED"),
+    (None, "Rate limit exceeded, try again in 20s"),
 ]
 OF_THE_MODEL = [
     "All done.",
@@ -56,16 +61,20 @@ OF_THE_MODEL = [
 ]
 
 
-@pytest.mark.parametrize("text", OF_THE_AGENT)
-def test_an_agents_own_words_prove_nothing(text: str) -> None:
-    evidence = Evidence()
+def quirks_of(agent: str | None) -> Quirks:
+    return Quirks() if agent is None else built_in_manifest(agent).quirks
+
+
+@pytest.mark.parametrize(("agent", "text"), OF_THE_AGENT)
+def test_an_agents_own_words_prove_nothing(agent: str | None, text: str) -> None:
+    evidence = Evidence(quirks=quirks_of(agent))
     assert evidence.hear(text, is_start=True)
     assert not evidence.answered
 
 
 @pytest.mark.parametrize("text", OF_THE_MODEL)
 def test_anything_else_that_is_said_proves_an_answer(text: str) -> None:
-    evidence = Evidence()
+    evidence = Evidence(quirks=quirks_of("copilot"))
     assert not evidence.hear(text, is_start=True)
     assert evidence.answered
 
@@ -78,7 +87,7 @@ def test_saying_nothing_proves_nothing(text: str) -> None:
 
 
 def test_a_piece_within_a_models_text_may_read_like_anything() -> None:
-    evidence = Evidence()
+    evidence = Evidence(quirks=quirks_of("copilot"))
     evidence.hear("The provider says: ", is_start=True)
     assert not evidence.hear("HTTP 500 from the API", is_start=False)
     assert not evidence.hear("\nWarning: this needs a restart", is_start=False)
@@ -86,7 +95,7 @@ def test_a_piece_within_a_models_text_may_read_like_anything() -> None:
 
 
 def test_a_failure_after_an_answer_is_remembered_as_the_last_word() -> None:
-    evidence = Evidence()
+    evidence = Evidence(quirks=quirks_of("copilot"))
     evidence.hear("Working.", is_start=True)
     evidence.hear("Error: Failed to get response from the AI model; Last error: 500", is_start=False)
     assert evidence.failed_last
@@ -126,21 +135,23 @@ def test_an_answer_before_the_words_that_the_error_repeats_stays_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("update", "complaint"),
+    ("agent", "update", "complaint"),
     [
-        ({"sessionUpdate": "retry_state", "reason": "API error (status 500)"}, "API error (status 500)"),
+        ("grok", {"sessionUpdate": "retry_state", "reason": "API error (status 500)"}, "API error (status 500)"),
+        ("grok", {"sessionUpdate": "other", "reason": "API error (status 500)"}, None),
         (
+            "codex-acp",
             {"_meta": {"codex": {"error": {"message": "Reconnecting", "additionalDetails": "busy"}}}},
             "Reconnecting: busy",
         ),
-        ({"_meta": {"codex": {"threadStatus": {}}}}, None),
-        ({"_meta": {"codex": 5}}, None),
-        ({"_meta": None}, None),
-        ({}, None),
+        ("codex-acp", {"_meta": {"codex": {"threadStatus": {}}}}, None),
+        ("codex-acp", {"_meta": {"codex": 5}}, None),
+        ("codex-acp", {"_meta": None}, None),
+        ("codex-acp", {}, None),
     ],
 )
-def test_trouble_told_beside_the_messages(update: dict[str, Json], complaint: str | None) -> None:
-    assert complaint_in(update) == complaint
+def test_trouble_told_beside_the_messages(agent: str, update: dict[str, Json], complaint: str | None) -> None:
+    assert complaint_in(update, quirks_of(agent)) == complaint
 
 
 SAID = Evidence(said=True)

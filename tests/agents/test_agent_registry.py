@@ -132,7 +132,7 @@ def test_a_word_cannot_mean_two_agents(folder: Path, word: str) -> None:
 
 def test_a_directory_that_is_none_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BF_AGENTS_DIR", str(tmp_path / "nowhere"))
-    with pytest.raises(UsageError, match=r"BF_AGENTS_DIR: .*nowhere is no directory"):
+    with pytest.raises(UsageError, match=r"BF_AGENTS_DIR: .*nowhere is not a directory"):
         AgentRegistry().get("gemini")
 
 
@@ -161,7 +161,7 @@ def test_a_name_is_taken_once_unless_it_is_to_be_replaced(word: str) -> None:
 
 def test_installed_packages_offer_agents_and_manifests(monkeypatch: pytest.MonkeyPatch) -> None:
     point = EntryPoint("mine", f"{__name__}:offered", registry.ENTRY_POINT_GROUP)
-    monkeypatch.setattr(registry, "entry_points", lambda group: EntryPoints([point]).select(group=group))
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: EntryPoints([point]).select(group=group))
     monkeypatch.setattr(EntryPoint, "load", lambda self: offered)
     known = AgentRegistry()
     known.load_entry_points()
