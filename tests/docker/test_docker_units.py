@@ -24,7 +24,7 @@ from pytest_benchflow.sandboxes.docker.backend import engine_facts
 from pytest_benchflow.sandboxes.docker.channel import Answer, can_export, quote
 from pytest_benchflow.sandboxes.docker.cleanup import list_leftovers
 from pytest_benchflow.sandboxes.docker.client import Address, Engine, Unreachable, daemon_answers, find_address
-from pytest_benchflow.sandboxes.docker.compose import as_service, explain, override_file, unique_things
+from pytest_benchflow.sandboxes.docker.compose import as_service, explain, explain_build, override_file, unique_things
 from pytest_benchflow.sandboxes.docker.connection import open_connection
 from pytest_benchflow.sandboxes.docker.container_spec import (
     EngineFacts,
@@ -38,7 +38,7 @@ from pytest_benchflow.sandboxes.docker.container_spec import (
 from pytest_benchflow.sandboxes.docker.containers import Starter
 from pytest_benchflow.sandboxes.docker.context import BuildContext
 from pytest_benchflow.sandboxes.docker.exec import refusal
-from pytest_benchflow.sandboxes.docker.images import BuildLog, explain_build, short_name
+from pytest_benchflow.sandboxes.docker.images import BuildLog, short_name
 from pytest_benchflow.sandboxes.docker.streams import CAPTURE_BYTES, STDERR, STDOUT, Capture, Reader
 
 ENGINE = EngineFacts(cpus=4, has_gpus=False, has_bridge=True)
