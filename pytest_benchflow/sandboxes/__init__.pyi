@@ -24,6 +24,7 @@ from .dockerfile import (
 from .helpers import (
     MAIN as MAIN,
     empty_dirs_script as empty_dirs_script,
+    exec_checked as exec_checked,
     service_of as service_of,
     stop_main as stop_main,
     upload_selected as upload_selected,

@@ -13,7 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from pytest_benchflow.core.files import cache_directory, is_abandoned, spare_layers, start_time, temporary_name
+from pytest_benchflow.core.files import cache_directory, is_abandoned, spare_layers, temporary_name
+from pytest_benchflow.core.process import start_time
 from pytest_benchflow.core.removal import remove_tree
 from pytest_benchflow.sandboxes.base import Leftover
 from pytest_benchflow.sandboxes.build_context import CONTEXT_PREFIX
