@@ -9,12 +9,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 
 import pytest
 from project import NO_DAEMON
 
 from pytest_benchflow.cli.main import main
+from pytest_benchflow.sandboxes import registry
 
 Make = Callable[..., Path]
 
@@ -24,7 +26,7 @@ def _nothing_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("BF_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("DOCKER_HOST", NO_DAEMON)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr("pytest_benchflow.sandboxes.cleanup.spare_layers", lambda: tmp_path / "spare")
+    monkeypatch.setattr("pytest_benchflow.sandboxes.local.cleanup.spare_layers", lambda: tmp_path / "spare")
 
 
 def half_built(tmp_path: Path, owner: str) -> Path:
@@ -160,6 +162,26 @@ def test_cleanup_of_one_run_leaves_what_belongs_to_none(tmp_path: Path) -> None:
     path = half_built(tmp_path, of_the_dead())
     assert main(["cleanup", "--yes", "--run", "0123"]) == 0
     assert path.exists()
+
+
+def test_cleanup_asks_backends_of_other_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "examples" / "custom_sandbox"))
+    names = {"company": "company_sandbox:CompanyBackend", "broken": "no_such_package:Backend"}
+    points = [EntryPoint(name, value, registry.ENTRY_POINTS) for name, value in names.items()]
+    monkeypatch.setattr(registry, "entry_points", lambda group: EntryPoints(points).select(group=group))
+    dead, living = (
+        tmp_path / f"company-sandbox-{owner.partition('-')[0]}-x" for owner in (of_the_dead(), of_the_living())
+    )
+    for path in (dead, living):
+        path.mkdir()
+    assert main(["cleanup", "--yes"]) == 0
+    shown = capsys.readouterr()
+    assert f"company: 1\n  settings {dead.name}  of process " in shown.out
+    assert shown.out.endswith("  1 kept on purpose or in use; --all includes them\nlocal: nothing\n")
+    assert [dead.exists(), living.exists()] == [False, True]
+    assert "broken: the sandbox 'broken' cannot be loaded from no_such_package:Backend: " in shown.err
 
 
 @pytest.mark.parametrize("age", ["-1", "week", "nan", "inf"])

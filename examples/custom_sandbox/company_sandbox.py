@@ -1,6 +1,6 @@
 """A sandbox of your own, here the local one with the company's settings in it.
 
-Name it in your package's pyproject.toml, and `--bf-sandbox company` runs tasks in it:
+Name it in your package's pyproject.toml, and `--bf-sandbox company` runs tasks in it, `bf cleanup` asks it too:
 
     [project.entry-points."pytest_benchflow.sandboxes"]
     company = "company_sandbox:CompanyBackend"
@@ -8,29 +8,85 @@ Name it in your package's pyproject.toml, and `--bf-sandbox company` runs tasks 
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
 
-from pytest_benchflow.sandboxes import Capabilities, Sandbox, SandboxSpec
+from pytest_benchflow.sandboxes import BackendOption, Capabilities, Leftover, Leftovers, Mount, Sandbox, SandboxSpec
 from pytest_benchflow.sandboxes.local.backend import LocalBackend
+
+PREFIX = "company-sandbox-"
 
 
 class CompanyBackend:
     """Makes sandboxes that know where the company's packages are."""
 
     name = "company"
+    options = (BackendOption("index", "URL of the package index for pip", default="file:///srv/packages"),)
 
     def __init__(self) -> None:
         self._local = LocalBackend()
+        self._index = ""
+        self._settings: Path | None = None
 
     @property
     def capabilities(self) -> Capabilities:
         return self._local.capabilities
 
+    def configure(self, values: Mapping[str, str]) -> None:
+        self._index = values["index"]
+
     async def preflight(self) -> None:
         await self._local.preflight()
+        self._settings = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
+        (self._settings / "pip.conf").write_text(f"[global]\nindex-url = {self._index}\n")
 
     def create(self, spec: SandboxSpec) -> Sandbox:
-        return self._local.create(replace(spec, env={"PIP_INDEX_URL": "file:///srv/packages", **spec.env}))
+        assert self._settings is not None, "await preflight() first"
+        mount = Mount(self._settings, "/etc/company", key=f"company-{self._settings.name}")
+        env = {"PIP_CONFIG_FILE": "/etc/company/pip.conf", **spec.env}
+        return self._local.create(replace(spec, env=env, mounts=(*spec.mounts, mount)))
+
+    def leftovers(self, *, unused_for_sec: float | None = None) -> Sequence[Leftovers]:
+        # What local sandboxes leave, the backend `local` finds itself.
+        return [SettingsDirectories()]
 
     async def aclose(self) -> None:
         await self._local.aclose()
+        if self._settings is not None:
+            shutil.rmtree(self._settings, ignore_errors=True)
+
+
+class SettingsDirectories:
+    """The directories that `preflight` makes; those of a killed run stay."""
+
+    title = "company"
+    is_cache = False
+    has_runs = False
+
+    async def __aenter__(self) -> SettingsDirectories:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """A backend that talks to a server closes its connection here."""
+
+    async def find(self) -> list[Leftover]:
+        return [leftover(path) for path in sorted(Path(tempfile.gettempdir()).glob(f"{PREFIX}*-*"))]
+
+    async def remove(self, leftovers: Sequence[Leftover]) -> list[Leftover]:
+        for item in leftovers:
+            shutil.rmtree(item.id, ignore_errors=True)
+        return [item for item in leftovers if not os.path.exists(item.id)]
+
+
+def leftover(path: Path) -> Leftover:
+    pid = path.name.removeprefix(PREFIX).partition("-")[0]
+    is_running = os.path.exists(f"/proc/{pid}")
+    owner = f"of process {pid}, which {'is running' if is_running else 'is gone'}"
+    return Leftover("settings", str(path), path.name, owner, path.stat().st_mtime, abandoned=not is_running)

@@ -12,9 +12,17 @@ from pytest_benchflow.sandboxes import SandboxRegistry, service_of
 from pytest_benchflow.tasks import load_task
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from pytest_benchflow.sandboxes import Backend, Capabilities, ExecResult, Sandbox, SandboxSpec
+    from pytest_benchflow.sandboxes import (
+        Backend,
+        BackendOption,
+        Capabilities,
+        ExecResult,
+        Leftovers,
+        Sandbox,
+        SandboxSpec,
+    )
     from pytest_benchflow.tasks import Task
 
 
@@ -140,6 +148,8 @@ class Environment:
 class _LiveBackend:
     """Hands out one sandbox that somebody else has started and will stop."""
 
+    options: Sequence[BackendOption] = ()
+
     def __init__(self, name: str, sandbox: Sandbox) -> None:
         self.name = name
         self._sandbox = sandbox
@@ -149,12 +159,19 @@ class _LiveBackend:
         """What the sandbox can do."""
         return self._sandbox.capabilities
 
+    def configure(self, values: Mapping[str, str]) -> None:
+        """Take no values: it has no options."""
+
     async def preflight(self) -> None:
         """It runs already."""
 
     def create(self, spec: SandboxSpec) -> Sandbox:
         """Return the sandbox, whatever is asked for."""
         return cast("Sandbox", _LiveSandbox(self._sandbox, spec))
+
+    def leftovers(self, *, unused_for_sec: float | None = None) -> Sequence[Leftovers]:
+        """Return nothing: it belongs to somebody else."""
+        return ()
 
     async def aclose(self) -> None:
         """It belongs to somebody else."""

@@ -5,50 +5,52 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from pytest_benchflow.core.errors import BenchflowError
-from pytest_benchflow.sandboxes import (
-    Leftovers,
-    Trace,
-    docker_images,
-    docker_leftovers,
-    local_layers,
-    local_leftovers,
-)
+from pytest_benchflow.sandboxes import Leftover, Leftovers, SandboxRegistry
 
 
 def clean_up(*, remove: bool, everything: bool, run: str | None, max_age_days: float | None) -> int:
-    """List or remove what was left; a sandbox that cannot be asked is told of and passed over."""
-    sources = [docker_leftovers(), *([] if run else [local_leftovers()])]
-    if max_age_days is not None and run is None:
-        sources += [docker_images(max_age_days * 86400), local_layers(max_age_days * 86400)]
-    listed = sum(asyncio.run(_treat(source, remove=remove, everything=everything, run=run)) for source in sources)
-    if listed and not remove:
+    """List or remove what was left, in every backend; one that cannot be reached is reported and passed over."""
+    unused_for_sec = max_age_days * 86400 if max_age_days is not None else None
+    places = [place for place in _places(unused_for_sec) if run is None or place.has_runs]
+    places.sort(key=lambda place: place.is_cache)
+    count = sum(asyncio.run(_treat(place, remove=remove, everything=everything, run=run)) for place in places)
+    if count and not remove:
         print("nothing was removed; --yes removes what is listed")
     return 0
 
 
-async def _treat(source: Leftovers, *, remove: bool, everything: bool, run: str | None) -> int:
+def _places(unused_for_sec: float | None) -> Iterator[Leftovers]:
+    registry = SandboxRegistry()
+    for name in registry.names():
+        try:
+            yield from registry.create(name).leftovers(unused_for_sec=unused_for_sec)
+        except BenchflowError as error:
+            print(f"{name}: {error.message}", file=sys.stderr)
+
+
+async def _treat(place: Leftovers, *, remove: bool, everything: bool, run: str | None) -> int:
     try:
-        async with source as opened:
-            found = [trace for trace in await opened.find() if run in (None, trace.run)]
-            chosen = [trace for trace in found if everything or trace.abandoned]
-            gone = await opened.remove(chosen) if remove else []
+        async with place as opened:
+            leftovers = [item for item in await opened.find() if run in (None, item.run)]
+            selection = [item for item in leftovers if everything or item.abandoned]
+            removed = await opened.remove(selection) if remove else None
     except BenchflowError as error:
-        print(f"{source.title}: {error.message}", file=sys.stderr)
+        print(f"{place.title}: {error.message}", file=sys.stderr)
         return 0
-    _show(source.title, chosen, gone if remove else None)
-    if spared := len(found) - len(chosen):
+    _show(place.title, selection, removed)
+    if spared := len(leftovers) - len(selection):
         print(f"  {spared} kept on purpose or in use; --all includes them")
-    return len(chosen)
+    return len(selection)
 
 
-def _show(title: str, chosen: Sequence[Trace], gone: Sequence[Trace] | None) -> None:
-    print(f"{title}: {len(chosen) or 'nothing'}")
-    for trace in chosen:
-        ending = "" if gone is None else "  removed" if trace in gone else "  could not be removed, it is in use"
-        print(f"  {trace.kind} {trace.name}  {trace.owner}{_age(trace.created)}{ending}")
+def _show(title: str, leftovers: Sequence[Leftover], removed: Sequence[Leftover] | None) -> None:
+    print(f"{title}: {len(leftovers) or 'nothing'}")
+    for item in leftovers:
+        ending = "" if removed is None else "  removed" if item in removed else "  could not be removed, it is in use"
+        print(f"  {item.kind} {item.name}  {item.owner}{_age(item.created)}{ending}")
 
 
 def _age(created: float) -> str:

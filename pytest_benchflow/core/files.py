@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import itertools
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from pytest_benchflow.core.process import start_time
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -34,6 +35,8 @@ def spare_layers() -> Path:
 @contextlib.asynccontextmanager
 async def locked_files(*files: Path) -> AsyncIterator[None]:
     """Hold the first free one of these lock files; polling, so that the wait can be cancelled."""
+    import asyncio
+
     while (held := next(filter(None, map(_take, files)), None)) is None:  # noqa: ASYNC110 - other processes set no event
         await asyncio.sleep(_POLL_SEC)
     try:
@@ -66,12 +69,15 @@ def is_abandoned(name: str) -> bool:
     return word == "tmp" and pid.isdigit() and start_time(pid) != rest.partition("-")[0]
 
 
-def start_time(pid: int | str) -> str:
-    """Return when a process started, which tells it from a later one of the same number; "" if it is gone."""
+def write_atomically(path: Path, text: str, *, errors: str = "strict") -> None:
+    """Replace a file by one with this text, so that readers see the old or the new one whole."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]
-    except OSError:
-        return ""
+        temporary.write_text(text, encoding="utf-8", errors=errors)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 COMPOSE_FILES = ("docker-compose.yaml", "docker-compose.yml")

@@ -131,7 +131,9 @@ class BenchSession:
         """The kinds of sandbox this run knows."""
         from pytest_benchflow.sandboxes import SandboxRegistry
 
-        registry = SandboxRegistry(docker_network=self.settings.docker_network)
+        registry = SandboxRegistry(
+            {"docker": {"network": network}} if (network := self.settings.docker_network) else None
+        )
         self.config.hook.pytest_bf_register_sandboxes(registry=registry)
         return registry
 

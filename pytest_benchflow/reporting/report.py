@@ -12,6 +12,7 @@ from typing import Literal, TypeVar, get_args
 from pydantic import BaseModel, ConfigDict, Field
 
 from pytest_benchflow.core.errors import Category
+from pytest_benchflow.core.files import write_atomically
 from pytest_benchflow.jobs import wilson_interval
 from pytest_benchflow.rollout import RolloutResult
 
@@ -86,12 +87,7 @@ def write_report(report: Report, path: Path) -> None:
         return
     path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_atomically(path, text)
 
 
 def _group(agent: str, model: str | None, scene: str | None, entries: Sequence[Entry]) -> Group:

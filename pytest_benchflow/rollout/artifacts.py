@@ -11,9 +11,9 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from pytest_benchflow.core.errors import BenchflowError, SandboxError
+from pytest_benchflow.core.errors import BenchflowError
 from pytest_benchflow.rollout.trajectory import write_json
-from pytest_benchflow.sandboxes import MAIN, empty_dirs_script, service_of
+from pytest_benchflow.sandboxes import MAIN, empty_dirs_script, exec_checked, service_of
 
 if TYPE_CHECKING:
     from pytest_benchflow.sandboxes import Sandbox, Service
@@ -110,9 +110,8 @@ async def _fetch(service: Service, source: str, target: Path) -> Kind | None:
 
 
 async def _empty(sandbox: Sandbox, directory: str) -> None:
-    done = await sandbox.exec(empty_dirs_script(directory), user=0, timeout_sec=_EXEC_TIMEOUT_SEC)
-    if done.return_code:
-        raise SandboxError(f"could not empty {directory} for its artifacts: {done.stderr.strip()[:300]}")
+    purpose = f"empty {directory} for its artifacts"
+    await exec_checked(sandbox, empty_dirs_script(directory), purpose, timeout_sec=_EXEC_TIMEOUT_SEC)
 
 
 def _prune_empty(directory: Path) -> None:

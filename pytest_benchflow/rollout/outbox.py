@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from pytest_benchflow.core.errors import SandboxError
 from pytest_benchflow.core.text import one_line, printable
+from pytest_benchflow.sandboxes import exec_checked
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout.recorder import Recorder
@@ -99,9 +99,7 @@ class OutboxFile:
 
 async def prepare_outbox(sandbox: Sandbox) -> None:
     """Make an empty outbox before a turn; every role may write to it, one that may only read the workspace too."""
-    done = await sandbox.exec(_PREPARE, user=0, timeout_sec=_TIMEOUT_SEC)
-    if done.return_code:
-        raise SandboxError(f"could not prepare {OUTBOX}: {done.stderr.strip()[:300]}")
+    await exec_checked(sandbox, _PREPARE, f"prepare {OUTBOX}", timeout_sec=_TIMEOUT_SEC)
 
 
 async def collect_outbox(

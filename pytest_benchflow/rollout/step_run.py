@@ -15,7 +15,7 @@ from pytest_benchflow.rollout.artifacts import Kept, keep_artifacts, place_artif
 from pytest_benchflow.rollout.limits import UNLIMITED_AGENT_SEC, agent_limit, verifier_limit
 from pytest_benchflow.rollout.setup import must, run_setup_commands, verifier_spec, wait_until_healthy
 from pytest_benchflow.rollout.trajectory import write_text
-from pytest_benchflow.sandboxes import MAIN, empty_dirs_script, service_of, stop_main
+from pytest_benchflow.sandboxes import MAIN, empty_dirs_script, exec_checked, service_of, stop_main
 from pytest_benchflow.verify import Verification, Verifier, output_tail
 
 if TYPE_CHECKING:
@@ -83,9 +83,8 @@ class StepRun:
     async def prepare(self) -> None:
         """Put the prompt and the step's files in place, and wait until the environment is ready."""
         step, sandbox = self.step, self.sandbox
-        done = await sandbox.exec(_PREPARE, user=0, stdin=step.instruction.encode(), timeout_sec=_STEP_TIMEOUT_SEC)
-        if done.return_code:
-            raise SandboxError(f"could not prepare the workspace: {done.stderr.strip()[:300]}")
+        prompt = step.instruction.encode()
+        await exec_checked(sandbox, _PREPARE, "prepare the workspace", stdin=prompt, timeout_sec=_STEP_TIMEOUT_SEC)
         if step.workdir_dir is not None:
             await sandbox.upload_dir(step.workdir_dir, sandbox.workdir)
             if (step.workdir_dir / "setup.sh").exists():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
+from pytest_benchflow.core.files import write_atomically
 from pytest_benchflow.core.types import Event, Json
 
 TRAJECTORY = "trajectory/acp_trajectory.jsonl"
@@ -31,13 +31,7 @@ def as_json(data: object) -> str:
 
 def write_text(path: Path, text: str) -> None:
     """Replace a file atomically."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(text, encoding="utf-8", errors=_ESCAPE)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    write_atomically(path, text, errors=_ESCAPE)
 
 
 def utc_now() -> str:

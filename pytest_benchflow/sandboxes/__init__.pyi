@@ -1,8 +1,11 @@
 from .base import (
     Backend as Backend,
+    BackendOption as BackendOption,
     Capabilities as Capabilities,
     ExecResult as ExecResult,
     HasServices as HasServices,
+    Leftover as Leftover,
+    Leftovers as Leftovers,
     Limits as Limits,
     Mount as Mount,
     Process as Process,
@@ -11,14 +14,8 @@ from .base import (
     SandboxSpec as SandboxSpec,
     Service as Service,
 )
-from .cleanup import (
+from .build_context import (
     CONTEXT_PREFIX as CONTEXT_PREFIX,
-    Leftovers as Leftovers,
-    Trace as Trace,
-    docker_images as docker_images,
-    docker_leftovers as docker_leftovers,
-    local_layers as local_layers,
-    local_leftovers as local_leftovers,
 )
 from .dockerfile import (
     with_base as with_base,
@@ -27,10 +24,12 @@ from .dockerfile import (
 from .helpers import (
     MAIN as MAIN,
     empty_dirs_script as empty_dirs_script,
+    exec_checked as exec_checked,
     service_of as service_of,
     stop_main as stop_main,
     upload_selected as upload_selected,
 )
 from .registry import (
     SandboxRegistry as SandboxRegistry,
+    configure_backend as configure_backend,
 )

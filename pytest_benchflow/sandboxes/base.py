@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from types import TracebackType
+from typing import Protocol, Self, runtime_checkable
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,22 +201,113 @@ class HasServices(Protocol):
         """End the sandbox itself with all that runs in it, but none of its services; `stop` then ends those."""
 
 
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """One thing that a run has made in a backend and that outlives the run's process."""
+
+    kind: str
+    """What it is, in one or two words: `container`, `half-built layer`."""
+    id: str
+    """What the backend removes it by."""
+    name: str
+    owner: str
+    """Whose it is, for people."""
+    created: float
+    """Seconds since 1970; 0 if nobody knows."""
+    abandoned: bool
+    """Whether nobody needs it any more: its run is gone, and it was not kept on purpose."""
+    run: str | None = None
+    rollout: str | None = None
+
+
+class Leftovers(Protocol):
+    """One place where a backend leaves things; open while the context lasts."""
+
+    @property
+    def title(self) -> str:
+        """The heading of its list: the backend's name, and what is in the place if there are several."""
+
+    @property
+    def is_cache(self) -> bool:
+        """Return whether it holds what later runs could use again, rather than what killed runs left."""
+
+    @property
+    def has_runs(self) -> bool:
+        """Return whether each leftover names its run, so that those of one run can be chosen."""
+
+    async def __aenter__(self) -> Self:
+        """Open the place; SandboxError if it cannot be reached."""
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+
+    async def find(self) -> list[Leftover]:
+        """List everything of ours that is there, abandoned or not."""
+
+    async def remove(self, leftovers: Sequence[Leftover]) -> list[Leftover]:
+        """Remove these, and return those that are gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackendOption:
+    """A setting of one backend, which users write as text, for example `docker.network=host`."""
+
+    name: str
+    help: str
+    """One line: what it sets, and what a value looks like."""
+    type: type[str] | type[int] | type[float] = str
+    choices: tuple[str, ...] = ()
+    """The values it can have; empty for any of its type."""
+    default: str | None = None
+    """The value where users set none; None leaves it to the backend."""
+
+    def problem(self, value: str) -> str | None:
+        """Return what is wrong with a value; None if it can be used."""
+        if self.choices and value not in self.choices:
+            return f"expected {' or '.join(self.choices)}"
+        try:
+            self.type(value)
+        except ValueError:
+            return f"expected a {'whole ' if self.type is int else ''}number"
+        return None
+
+
 class Backend(Protocol):
-    """Makes sandboxes of one kind; one instance serves a whole run."""
+    """Makes sandboxes of one kind; one instance serves a whole run.
+
+    Making an instance starts nothing and asks nobody: `preflight` does. `SandboxRegistry.create` makes it without
+    arguments and hands it the values of its `options` with `configure`; `bf cleanup` asks an instance that was never
+    opened for its `leftovers`.
+    """
 
     @property
     def name(self) -> str:
         """The word users choose it by."""
 
     @property
+    def options(self) -> Sequence[BackendOption]:
+        """The settings that users can give it."""
+
+    @property
     def capabilities(self) -> Capabilities:
         """What its sandboxes can do."""
+
+    def configure(self, values: Mapping[str, str]) -> None:
+        """Take the values of its options by name, checked, defaults included; called before `preflight`, if at all."""
 
     async def preflight(self) -> None:
         """Raise SandboxError with one clear reason if no sandbox could start here."""
 
     def create(self, spec: SandboxSpec) -> Sandbox:
         """Return a sandbox that is not started yet."""
+
+    def leftovers(self, *, unused_for_sec: float | None = None) -> Sequence[Leftovers]:
+        """Return the places where killed runs may have left something; empty if they cannot.
+
+        With a time also those of its caches, as far as nothing used their content for so long.
+        """
 
     async def aclose(self) -> None:
         """End everything this backend still owns; idempotent."""

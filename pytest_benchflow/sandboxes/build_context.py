@@ -12,6 +12,8 @@ from pathlib import Path, PurePosixPath
 
 from pytest_benchflow.sandboxes import archive
 
+#: Temporary directories with the build contexts of a run; the number of its process follows.
+CONTEXT_PREFIX = "bf-context-"
 _CHARACTER = r"(\\.|[^\\\]-])"
 _RANGE = re.compile(rf"{_CHARACTER}(?:-{_CHARACTER})?", re.DOTALL)
 #: Some of these characters, or with ^ any but these.

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, cast
 
-from pytest_benchflow.core.errors import SandboxError, UnsupportedError
+from pytest_benchflow.core.errors import BenchflowError, SandboxError, UnsupportedError
 from pytest_benchflow.sandboxes.base import SandboxSpec
 
 if TYPE_CHECKING:
-    from pytest_benchflow.sandboxes.base import HasServices, Sandbox, Service
+    from pytest_benchflow.sandboxes.base import ExecResult, HasServices, Sandbox, Service
 
 
 # Emptied rather than replaced, for each may be a mount; a link in its place is not followed. What is empty costs no
@@ -48,9 +48,31 @@ async def upload_selected(sandbox: Service, source: Path, target: str, left_out:
         return
     names = b"\0".join(map(os.fsencode, left_out))
     script = f"cd {shlex.quote(target)} && xargs -0 rm -rf --"
-    done = await sandbox.exec(script, user=0, cwd="/", stdin=names, timeout_sec=_REMOVE_TIMEOUT_SEC)
-    if done.return_code:
-        raise SandboxError(f"could not leave files out of {target}: {done.stderr.strip()[:300]}")
+    purpose = f"leave files out of {target}"
+    await exec_checked(sandbox, script, purpose, cwd="/", stdin=names, timeout_sec=_REMOVE_TIMEOUT_SEC)
+
+
+async def exec_checked(
+    sandbox: Service,
+    script: str,
+    purpose: str,
+    *,
+    timeout_sec: float,
+    cwd: str | None = None,
+    stdin: bytes | None = None,
+    error: type[BenchflowError] = SandboxError,
+) -> ExecResult:
+    """Run a command of ours as root that has to succeed; the error says that it could not do what `purpose` says.
+
+    A command that takes too long is a SandboxError, one that fails is an `error`.
+    """
+    try:
+        result = await sandbox.exec(script, user=0, cwd=cwd, stdin=stdin, timeout_sec=timeout_sec)
+    except TimeoutError:
+        raise SandboxError(f"could not {purpose} within {timeout_sec:g} s") from None
+    if result.return_code:
+        raise error(f"could not {purpose}: {result.stderr.strip()[:300]}")
+    return result
 
 
 #: The service that the sandbox itself is.

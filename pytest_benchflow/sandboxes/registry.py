@@ -1,10 +1,10 @@
-"""Which sandboxes exist, by the word users choose them with."""
+"""Which sandboxes exist, by the word users choose them with, and the options that users give them."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from importlib.metadata import entry_points
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import EntryPoint, entry_points
 
 from pytest_benchflow.core.errors import UsageError
 from pytest_benchflow.core.text import did_you_mean
@@ -24,6 +24,12 @@ def _local() -> Backend:
     return LocalBackend()
 
 
+def _docker() -> Backend:
+    from pytest_benchflow.sandboxes.docker.backend import DockerBackend
+
+    return DockerBackend()
+
+
 def _best() -> tuple[str, str]:
     from pytest_benchflow.sandboxes.docker.client import daemon_answers
 
@@ -32,18 +38,13 @@ def _best() -> tuple[str, str]:
     return "local", "embedded, no Docker daemon answers"
 
 
-def _docker(network: str | None) -> Backend:
-    from pytest_benchflow.sandboxes.docker.backend import DockerBackend
-
-    return DockerBackend(network=network)
-
-
 class SandboxRegistry:
     """Knows the backends of this package, of installed packages, and those registered by hand."""
 
-    def __init__(self, *, docker_network: str | None = None) -> None:
-        """Use `docker_network` for containers that may have one: host, bridge or a name; None lets Docker choose."""
-        self._factories: dict[str, Factory] = {"docker": lambda: _docker(docker_network), "local": _local}
+    def __init__(self, options: Mapping[str, Mapping[str, str]] | None = None) -> None:
+        """Give backends the values of their options, by backend and option: `{"docker": {"network": "host"}}`."""
+        self._factories: dict[str, Factory] = {"docker": _docker, "local": _local}
+        self._options = options or {}
         self._searched = False
 
     def register(self, name: str, factory: Factory) -> None:
@@ -58,8 +59,14 @@ class SandboxRegistry:
         return sorted(self._factories)
 
     def create(self, name: str) -> Backend:
-        """Make the backend called `name`; UsageError if there is none."""
-        return self._factories[self.resolve(name)[0]]()
+        """Make the backend called `name` with its options; UsageError if there is no such backend or option."""
+        chosen = self.resolve(name)[0]
+        for other in self._options:
+            if other not in self.names():
+                raise UsageError(f"options for an unknown sandbox {other!r}", advice=did_you_mean(other, self.names()))
+        backend = self._factories[chosen]()
+        configure_backend(backend, self._options.get(chosen, {}), name=chosen)
+        return backend
 
     def resolve(self, name: str) -> tuple[str, str]:
         """Return the backend that a user's word means here, and why; UsageError if there is none."""
@@ -75,4 +82,34 @@ class SandboxRegistry:
         if not self._searched:
             self._searched = True
             for point in entry_points(group=ENTRY_POINTS):
-                self._factories.setdefault(point.name, lambda point=point: point.load()())  # type: ignore[misc]
+                self._factories.setdefault(point.name, _factory(point))
+
+
+def _factory(point: EntryPoint) -> Factory:
+    def make() -> Backend:
+        try:
+            loaded: Factory = point.load()
+        except (ImportError, AttributeError) as error:
+            raise UsageError(f"the sandbox {point.name!r} cannot be loaded from {point.value}: {error}") from error
+        return loaded()
+
+    return make
+
+
+def configure_backend(backend: Backend, values: Mapping[str, str], *, name: str) -> None:
+    """Check the values of a backend's options and hand them over with its defaults; one UsageError for all problems."""
+    if problems := list(_problems(backend, values, name)):
+        raise UsageError(" · ".join(problems))
+    defaults = {option.name: option.default for option in backend.options if option.default is not None}
+    if backend.options:
+        backend.configure({**defaults, **values})
+
+
+def _problems(backend: Backend, values: Mapping[str, str], name: str) -> Iterator[str]:
+    known = {option.name: option for option in backend.options}
+    for key, value in values.items():
+        if key not in known:
+            hint = did_you_mean(key, known) if known else "it has none"
+            yield f"unknown option {key!r} of the sandbox {name}; {hint}"
+        elif problem := known[key].problem(value):
+            yield f"option {name}.{key} is {value!r}; {problem}"

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_benchflow.core.errors import BadValue, SandboxError
+from pytest_benchflow.core.errors import BadValue
+from pytest_benchflow.sandboxes import exec_checked
 
 if TYPE_CHECKING:
     from pytest_benchflow.sandboxes import Sandbox
@@ -29,18 +30,14 @@ async def deploy_skills(sandbox: Sandbox, source: Path, *, name: str, places: Se
         at = shlex.quote(place)
         lines.append(f"mkdir -p {at} && chown {owner} {at}")
         lines += [f"ln -sfn {shlex.quote(f'{target}/{skill}')} {shlex.quote(f'{place}/{skill}')}" for skill in skills]
-    await _must(sandbox, " && ".join(lines), f"put the skills of {source} in place")
+    purpose = f"put the skills of {source} in place"
+    await exec_checked(sandbox, " && ".join(lines), purpose, cwd="/", timeout_sec=_TIMEOUT_SEC)
 
 
 async def withdraw_skills(sandbox: Sandbox, places: Sequence[str]) -> None:
     """Remove the links, so that the next role starts without them; skills an agent wrote itself stay."""
     listed = " ".join(shlex.quote(place) for place in places)
-    unlink = f'case $(readlink "$l") in {ROOT}/*) rm -f -- "$l";; esac'
-    script = f'for d in {listed}; do for l in "$d"/*; do {unlink}; done; done'
-    await _must(sandbox, f"{script}; rm -rf {ROOT}/*", "remove skills")
-
-
-async def _must(sandbox: Sandbox, script: str, what: str) -> None:
-    result = await sandbox.exec(script, user=0, cwd="/", timeout_sec=_TIMEOUT_SEC)
-    if result.return_code:
-        raise SandboxError(f"could not {what}: {result.stderr.strip()[:300]}")
+    script = (
+        f'for d in {listed}; do for l in "$d"/*; do case $(readlink "$l") in {ROOT}/*) rm -f -- "$l";; esac; done; done'
+    )
+    await exec_checked(sandbox, f"{script}; rm -rf {ROOT}/*", "remove skills", cwd="/", timeout_sec=_TIMEOUT_SEC)

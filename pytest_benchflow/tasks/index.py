@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_benchflow.configfile import TaskError, as_errors
+from pytest_benchflow.core.files import write_atomically
 from pytest_benchflow.tasks.layout import layout_of, task_file
 from pytest_benchflow.tasks.required_files import RequiredFile, missing_files
 from pytest_benchflow.tasks.summary import TaskSummary
@@ -86,16 +86,10 @@ class TaskIndex:
         if len(tasks) > 2 * len(self._used) + 50_000:
             tasks = {file: entry for file, entry in tasks.items() if file in self._used}
         content = json.dumps({"version": VERSION, "tasks": tasks}, separators=(",", ":"))
-        temporary = None
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=self._path.parent, prefix=f"{self._path.name}.")
-            with os.fdopen(handle, "w", encoding="utf-8", errors="surrogatepass") as stream:
-                stream.write(content)
-            os.replace(temporary, self._path)
+            write_atomically(self._path, content, errors="surrogatepass")
         except OSError:
-            if temporary is not None and os.path.lexists(temporary):
-                os.unlink(temporary)
             return
         self._changed = False
 

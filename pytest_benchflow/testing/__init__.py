@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pytest
 
-for _name in ("commands", "files", "isolation", "lifecycle", "mounts", "processes", "snapshots"):
+for _name in ("backend", "commands", "files", "isolation", "lifecycle", "mounts", "processes", "snapshots"):
     pytest.register_assert_rewrite(f"pytest_benchflow.testing.{_name}")
 
 from pytest_benchflow.testing.conformance import SandboxConformance  # noqa: E402

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import ClassVar
 
@@ -16,6 +15,7 @@ import pytest
 import pytest_asyncio
 
 from pytest_benchflow.sandboxes import Backend, Sandbox, SandboxSpec
+from pytest_benchflow.testing.runner import make_backend
 
 GONE_WITHIN_SEC = 15.0
 
@@ -26,6 +26,8 @@ class SandboxSuite:
 
     factory: ClassVar[str] = ""
     """`module:callable` that makes the backend without arguments; a second process imports it too."""
+    options: ClassVar[Mapping[str, str]] = {}
+    """Values of the backend's options, as users would write them."""
     spec: ClassVar[SandboxSpec] = SandboxSpec(name="conformance")
     """The sandbox that tests start; its image needs bash, coreutils and a user called nobody."""
     enforces_memory: ClassVar[bool] = True
@@ -78,11 +80,9 @@ class SandboxSuite:
     @classmethod
     def make_backend(cls) -> Backend:
         """Make the backend under test."""
-        module, _, name = cls.factory.partition(":")
-        if not name:
+        if ":" not in cls.factory:
             pytest.fail('set `factory = "module:callable"` on the test class', pytrace=False)
-        backend: Backend = getattr(import_module(module), name)()
-        return backend
+        return make_backend(cls.factory, cls.options)
 
     @classmethod
     @asynccontextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pytest_benchflow.testing.backend import BackendTests
 from pytest_benchflow.testing.commands import CommandTests
 from pytest_benchflow.testing.files import FileTests
 from pytest_benchflow.testing.isolation import IsolationTests
@@ -12,6 +13,6 @@ from pytest_benchflow.testing.snapshots import SnapshotTests
 
 
 class SandboxConformance(
-    LifecycleTests, CommandTests, ProcessTests, FileTests, MountTests, SnapshotTests, IsolationTests
+    BackendTests, LifecycleTests, CommandTests, ProcessTests, FileTests, MountTests, SnapshotTests, IsolationTests
 ):
     """Subclass it in a test module, name your `factory`, and run pytest."""

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_benchflow.core.errors import BenchflowError, SandboxError, VerifierError
+from pytest_benchflow.core.errors import BenchflowError, VerifierError
 from pytest_benchflow.core.text import tail
-from pytest_benchflow.sandboxes import empty_dirs_script, upload_selected
+from pytest_benchflow.sandboxes import empty_dirs_script, exec_checked, upload_selected
 from pytest_benchflow.verify.rewards import Checks, read_checks, read_rewards
 
 if TYPE_CHECKING:
@@ -97,12 +97,8 @@ class Verifier:
             raise VerifierError(f"what the verifier left in /logs/verifier cannot be kept: {reason}") from None
 
     async def _must(self, script: str, what: str) -> None:
-        try:
-            result = await self.sandbox.exec(script, user=0, cwd="/", timeout_sec=_STEP_TIMEOUT_SEC)
-        except TimeoutError:
-            raise SandboxError(f"could not {what} within {_STEP_TIMEOUT_SEC:g} s") from None
-        if result.return_code:
-            raise VerifierError(f"could not {what}: {result.stderr.strip()[:300]}")
+        limit = _STEP_TIMEOUT_SEC
+        await exec_checked(self.sandbox, script, what, cwd="/", timeout_sec=limit, error=VerifierError)
 
     @property
     def _script(self) -> str:

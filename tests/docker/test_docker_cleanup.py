@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from pytest_benchflow.cli.main import main
-from pytest_benchflow.sandboxes import Trace, docker_images
+from pytest_benchflow.sandboxes import Leftover
+from pytest_benchflow.sandboxes.docker.cleanup import DockerImages
 from pytest_benchflow.sandboxes.docker.container_spec import make_labels
 
 IMAGE = "bf-test/busybox:1"
@@ -104,16 +105,16 @@ async def test_only_images_of_an_age_are_found_and_one_in_use_stays() -> None:
     container = f"bf-user-{uuid.uuid4().hex[:8]}"
     import_image(name)
     try:
-        async with docker_images(3600.0) as old:
-            assert name not in {trace.name for trace in await old.find()}
+        async with DockerImages(3600.0) as old:
+            assert name not in {item.name for item in await old.find()}
         await asyncio.sleep(1.1)
-        async with docker_images(0.0) as any_age:
-            (trace,) = (found for found in await any_age.find() if found.name == name)
+        async with DockerImages(0.0) as any_age:
+            (leftover,) = (item for item in await any_age.find() if item.name == name)
             docker("create", "--name", container, name, "sh")
-            assert await any_age.remove([trace]) == []
+            assert await any_age.remove([leftover]) == []
             docker("rm", "-f", container)
-            assert await any_age.remove([trace]) == [trace]
-            assert await any_age.remove([trace]) == [trace]
+            assert await any_age.remove([leftover]) == [leftover]
+            assert await any_age.remove([leftover]) == [leftover]
         assert not exists("image", name)
     finally:
         for kind, thing, verb in (("container", container, "rm"), ("image", name, "rmi")):
@@ -126,9 +127,9 @@ async def test_an_image_that_somebody_named_as_well_keeps_that_name() -> None:
     import_image(ours)
     docker("tag", ours, theirs)
     try:
-        async with docker_images(0.0) as images:
-            assert await images.remove([Trace("image", ours, ours, "", 0.0, abandoned=True)])
-            assert theirs not in {trace.name for trace in await images.find()}
+        async with DockerImages(0.0) as images:
+            assert await images.remove([Leftover("image", ours, ours, "", 0.0, abandoned=True)])
+            assert theirs not in {item.name for item in await images.find()}
         assert not exists("image", ours)
         assert exists("image", theirs)
     finally:

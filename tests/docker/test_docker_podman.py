@@ -16,8 +16,9 @@ import pytest
 from project import Project
 
 from pytest_benchflow.core.errors import BuildError, SandboxError
-from pytest_benchflow.sandboxes import Limits, SandboxSpec, docker_images
+from pytest_benchflow.sandboxes import Limits, SandboxSpec
 from pytest_benchflow.sandboxes.docker.backend import DockerBackend
+from pytest_benchflow.sandboxes.docker.cleanup import DockerImages
 from pytest_benchflow.sandboxes.docker.client import Address
 
 pytestmark = pytest.mark.podman
@@ -179,7 +180,7 @@ async def test_images_are_found_by_their_short_names(
     await sandbox.start()
     await sandbox.stop()
     monkeypatch.setenv("DOCKER_HOST", podman.socket)
-    async with docker_images(-10.0) as images:
+    async with DockerImages(-10.0) as images:
         found = [trace for trace in await images.find() if trace.kind == "image"]
         assert found
         assert all(trace.name.startswith("pytest-benchflow:") for trace in found)

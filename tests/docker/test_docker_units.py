@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from pytest_benchflow.core import process
+from pytest_benchflow.core.capture import CAPTURE_BYTES, Capture
 from pytest_benchflow.core.errors import SandboxError, UnsupportedError
 from pytest_benchflow.sandboxes import Limits, SandboxSpec
 from pytest_benchflow.sandboxes.docker import client
@@ -24,13 +25,7 @@ from pytest_benchflow.sandboxes.docker.backend import engine_facts
 from pytest_benchflow.sandboxes.docker.channel import Answer, can_export, quote
 from pytest_benchflow.sandboxes.docker.cleanup import list_leftovers
 from pytest_benchflow.sandboxes.docker.client import Address, Engine, Unreachable, daemon_answers, find_address
-from pytest_benchflow.sandboxes.docker.compose import (
-    as_service,
-    explain,
-    explain_build,
-    override_file,
-    unique_things,
-)
+from pytest_benchflow.sandboxes.docker.compose import as_service, explain, explain_build, override_file, unique_things
 from pytest_benchflow.sandboxes.docker.connection import open_connection
 from pytest_benchflow.sandboxes.docker.container_spec import (
     EngineFacts,
@@ -45,7 +40,7 @@ from pytest_benchflow.sandboxes.docker.containers import Starter
 from pytest_benchflow.sandboxes.docker.context import BuildContext
 from pytest_benchflow.sandboxes.docker.exec import refusal
 from pytest_benchflow.sandboxes.docker.images import BuildLog, short_name
-from pytest_benchflow.sandboxes.docker.streams import CAPTURE_BYTES, STDERR, STDOUT, Capture, Reader
+from pytest_benchflow.sandboxes.docker.streams import STDERR, STDOUT, Reader
 
 ENGINE = EngineFacts(cpus=4, has_gpus=False, has_bridge=True)
 
@@ -282,7 +277,7 @@ def test_context_that_cannot_be_used_is_named(docker_home: Path, monkeypatch: py
 def test_docker_command_finds_the_same_daemon(docker_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     address = Address("tcp://example.test:1", docker_home)
     (docker_home / "ca.pem").touch()
-    for name, value in client.environment().items():
+    for name, value in address.environment().items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("DOCKER_CONTEXT", "gone")
     assert find_address() == address
@@ -324,7 +319,7 @@ async def test_copies_of_the_runner_do_not_hold_its_connections(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # This process is no copy: whatever else it holds must stay.
-    monkeypatch.setattr(process, "_lines", WeakSet())
+    monkeypatch.setattr(process, "_connections", WeakSet())
     ended = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

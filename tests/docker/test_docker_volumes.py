@@ -14,8 +14,9 @@ import pytest
 
 from pytest_benchflow.cli.main import main
 from pytest_benchflow.core.errors import SandboxError
-from pytest_benchflow.sandboxes import Mount, Sandbox, SandboxSpec, archive, docker_images
+from pytest_benchflow.sandboxes import Mount, Sandbox, SandboxSpec, archive
 from pytest_benchflow.sandboxes.docker.backend import DockerBackend
+from pytest_benchflow.sandboxes.docker.cleanup import DockerImages
 from pytest_benchflow.sandboxes.docker.container_spec import volume_name
 
 Start = Callable[..., "asyncio.Future[Sandbox]"]
@@ -189,15 +190,15 @@ async def test_main_of_a_compose_task_shows_it_and_the_volume_outlives_the_proje
 async def test_old_volumes_are_found_by_cleanup_and_one_in_use_stays(start: Start, mount: Mount) -> None:
     sandbox = await start(mounts=(mount,))
     name = volume_name(mount)
-    async with docker_images(3600.0) as old:
-        assert name not in {trace.name for trace in await old.find()}
+    async with DockerImages(3600.0) as old:
+        assert name not in {item.name for item in await old.find()}
     await asyncio.sleep(1.1)
-    async with docker_images(0.0) as any_age:
-        (trace,) = (found for found in await any_age.find() if found.name == name)
-        assert (trace.kind, trace.owner) == ("volume", "with agent-1.0")
-        assert await any_age.remove([trace]) == []
+    async with DockerImages(0.0) as any_age:
+        (leftover,) = (item for item in await any_age.find() if item.name == name)
+        assert (leftover.kind, leftover.owner) == ("volume", "with agent-1.0")
+        assert await any_age.remove([leftover]) == []
         await sandbox.stop()
-        assert await any_age.remove([trace]) == [trace]
+        assert await any_age.remove([leftover]) == [leftover]
 
 
 async def test_volumes_are_listed_with_the_images(

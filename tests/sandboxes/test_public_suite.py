@@ -29,10 +29,11 @@ class Plain:
         return ExecResult(process.returncode, out.decode(), err.decode())
 
 class PlainBackend:
-    name, capabilities = "plain", Capabilities()
+    name, capabilities, options = "plain", Capabilities(), ()
 
     async def preflight(self): pass
     def create(self, spec): return Plain()
+    def leftovers(self, *, unused_for_sec=None): return ()
     async def aclose(self): pass
 """
 SUITE = """
@@ -51,7 +52,9 @@ def results(pytester: pytest.Pytester) -> pytest.Pytester:
 
 def test_the_example_passes_it(results: pytest.Pytester) -> None:
     shutil.copytree(EXAMPLE, results.path, dirs_exist_ok=True)
-    chosen = "test_exec_ or runner_is_killed or backend or two_sandboxes or snapshots_work"
+    chosen = (
+        "test_exec_ or runner_is_killed or backend or option or leftovers or caches or two_sandboxes or snapshots_work"
+    )
     done = results.runpytest_subprocess("test_company_sandbox.py", "-k", chosen)
     assert done.parseoutcomes()["passed"] >= 10
     assert "failed" not in done.parseoutcomes()

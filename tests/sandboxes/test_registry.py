@@ -6,13 +6,14 @@ import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 
 import pytest
 
 from pytest_benchflow.core.errors import UsageError
-from pytest_benchflow.sandboxes import SandboxRegistry, registry
+from pytest_benchflow.sandboxes import BackendOption, SandboxRegistry, registry
 from pytest_benchflow.sandboxes.local.backend import LocalBackend, explain
 from pytest_benchflow.sandboxes.local.host import Host
 from pytest_benchflow.sandboxes.local.layers import LayerStore
@@ -46,6 +47,72 @@ def test_installed_packages_add_backends(monkeypatch: pytest.MonkeyPatch) -> Non
     point = EntryPoint("third", "pytest_benchflow.sandboxes.local:LocalBackend", registry.ENTRY_POINTS)
     monkeypatch.setattr(registry, "entry_points", lambda group: EntryPoints([point]).select(group=group))
     assert isinstance(SandboxRegistry().create("third"), LocalBackend)
+
+
+def test_a_backend_that_cannot_be_loaded_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    point = EntryPoint("third", "no_such_package:Backend", registry.ENTRY_POINTS)
+    monkeypatch.setattr(registry, "entry_points", lambda group: EntryPoints([point]).select(group=group))
+    with pytest.raises(UsageError, match=r"^the sandbox 'third' cannot be loaded from no_such_package:Backend: "):
+        SandboxRegistry().create("third")
+
+
+class WithOptions(LocalBackend):
+    """A backend that shows the values of its options."""
+
+    options = (
+        BackendOption("size", "machines to rent", type=int, default="1"),
+        BackendOption("speed", "how fast", type=float),
+        BackendOption("zone", "where", choices=("east", "west")),
+    )
+
+    def configure(self, values: Mapping[str, str]) -> None:
+        self.values = dict(values)
+
+
+def with_options(**values: str) -> WithOptions:
+    registry = SandboxRegistry({"mine": values})
+    registry.register("mine", WithOptions)
+    backend = registry.create("mine")
+    assert isinstance(backend, WithOptions)
+    return backend
+
+
+def test_a_backend_gets_its_options_and_their_defaults() -> None:
+    assert with_options().values == {"size": "1"}
+    assert with_options(zone="west", size="7", speed="1.5").values == {"size": "7", "speed": "1.5", "zone": "west"}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"sise": "1"}, "unknown option 'sise' of the sandbox mine; did you mean size?"),
+        ({"x": "1"}, "unknown option 'x' of the sandbox mine; known: size, speed, zone"),
+        ({"size": "1.5"}, "option mine.size is '1.5'; expected a whole number"),
+        ({"speed": "fast"}, "option mine.speed is 'fast'; expected a number"),
+        ({"zone": "north"}, "option mine.zone is 'north'; expected east or west"),
+        (
+            {"zone": "", "size": "two"},
+            "option mine.zone is ''; expected east or west · option mine.size is 'two'; expected a whole number",
+        ),
+    ],
+)
+def test_options_that_cannot_be_used_are_one_error(values: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        with_options(**values)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dokcer": {"network": "host"}}, "options for an unknown sandbox 'dokcer'; did you mean docker?"),
+        ({"local": {"network": "host"}}, "unknown option 'network' of the sandbox local; it has none"),
+    ],
+)
+def test_options_for_nobody_are_refused(options: dict[str, dict[str, str]], message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        SandboxRegistry(options).create("local")
+    assert str(caught.value) == message
 
 
 def test_importing_the_package_loads_no_backend() -> None:

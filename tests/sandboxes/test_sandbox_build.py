@@ -19,8 +19,9 @@ import pytest
 from sandbox_helpers import StartSandbox, needs_users, only_root, output
 
 from pytest_benchflow.core.errors import BuildError, UnsupportedError
-from pytest_benchflow.sandboxes import SandboxSpec, local_layers, local_leftovers
+from pytest_benchflow.sandboxes import SandboxSpec
 from pytest_benchflow.sandboxes.local.backend import LocalBackend
+from pytest_benchflow.sandboxes.local.cleanup import LocalLayers, LocalLeftovers
 
 Write = Callable[..., Path]
 
@@ -173,8 +174,8 @@ async def test_a_layer_in_use_is_no_leftover(start: StartSandbox, environment: W
     sandbox = await start(environment_dir=environment(text))
     (layer,) = layers(cache) - before
     for used in (True, False):
-        (trace,) = (trace for trace in await local_layers(0.0).find() if trace.name == layer)
-        assert trace.abandoned is not used
+        (leftover,) = (item for item in await LocalLayers(0.0).find() if item.name == layer)
+        assert leftover.abandoned is not used
         await sandbox.stop()
     (cache / "layers" / layer).rename(cache / "layers" / "kept")
     (cache / "layers" / layer).write_text("no directory")
@@ -534,7 +535,7 @@ async def test_a_layer_that_is_finished_while_leftovers_are_listed_is_no_error(c
     vanished = layers_dir / "tmp-1-0-1"
     vanished.symlink_to("gone")
     try:
-        found = await local_leftovers().find()
+        found = await LocalLeftovers().find()
     finally:
         vanished.unlink()
     assert vanished.name in {trace.name for trace in found}

@@ -187,7 +187,7 @@ def test_what_a_dead_runner_left_goes_at_the_next_start() -> None:
     dead = subprocess.Popen(["true"])
     dead.wait()
     parent = PARENTS[0].path
-    left, own = parent / f"bf-{dead.pid}-1-1", parent / f"bf-{os.getpid()}-{cgroups._start_time(os.getpid())}-0"
+    left, own = parent / f"bf-{dead.pid}-1-1", parent / f"bf-{os.getpid()}-{cgroups.start_time(os.getpid())}-0"
     for path in (left, own):
         path.mkdir()
     try:

@@ -2,7 +2,6 @@ from .backend import (
     DockerBackend as DockerBackend,
 )
 from .cleanup import (
-    Leftover as Leftover,
     list_leftovers as list_leftovers,
     remove_leftovers as remove_leftovers,
 )

@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 import os
 import uuid
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from pytest_benchflow.core.errors import BenchflowError, SandboxError
 from pytest_benchflow.core.files import compose_file
-from pytest_benchflow.sandboxes.base import Capabilities, SandboxSpec
-from pytest_benchflow.sandboxes.docker.cleanup import remove_leftovers
+from pytest_benchflow.sandboxes.base import BackendOption, Capabilities, Leftovers, SandboxSpec
+from pytest_benchflow.sandboxes.docker.cleanup import DockerImages, DockerLeftovers, remove_leftovers
 from pytest_benchflow.sandboxes.docker.client import Address, Engine, find_address
 from pytest_benchflow.sandboxes.docker.container_spec import EngineFacts
 from pytest_benchflow.sandboxes.docker.containers import Starter
@@ -30,6 +31,12 @@ class DockerBackend:
     """Implements `Backend` on a Docker engine, local or remote."""
 
     name = "docker"
+    options = (
+        BackendOption(
+            "network",
+            "network of containers that may have one: host, bridge or a name (default: bridge, or host without one)",
+        ),
+    )
 
     def __init__(
         self, *, network: str | None = None, builds: int | None = None, address: Address | None = None
@@ -50,6 +57,10 @@ class DockerBackend:
     def capabilities(self) -> Capabilities:
         """What its sandboxes can do; GPUs only once `preflight` has found them."""
         return Capabilities(**_CAPABILITIES, gpus=self._has_gpus)
+
+    def configure(self, values: Mapping[str, str]) -> None:
+        """Take the network of its sandboxes."""
+        self._chosen_network = values.get("network") or self._chosen_network
 
     async def preflight(self) -> None:
         """Raise SandboxError with one clear reason if no sandbox could start here; remove what dead runs left."""
@@ -83,6 +94,11 @@ class DockerBackend:
         sandbox = DockerSandbox(spec, starter, capabilities, self._sandboxes.discard)
         self._sandboxes.add(sandbox)
         return sandbox
+
+    def leftovers(self, *, unused_for_sec: float | None = None) -> list[Leftovers]:
+        """Return what is in the daemon: containers, networks, volumes and snapshots of runs; images and agents."""
+        images = [] if unused_for_sec is None else [DockerImages(unused_for_sec, self._address)]
+        return [DockerLeftovers(self._address), *images]
 
     async def aclose(self) -> None:
         """End every sandbox and let go of the engine; idempotent."""

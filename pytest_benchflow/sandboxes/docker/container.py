@@ -7,13 +7,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pytest_benchflow.core.capture import Capture
 from pytest_benchflow.core.errors import SandboxError
 from pytest_benchflow.sandboxes.docker.channel import Answer, Channel, Ended, quote
 from pytest_benchflow.sandboxes.docker.client import Engine, EngineError
 from pytest_benchflow.sandboxes.docker.connection import open_connection
 from pytest_benchflow.sandboxes.docker.exec import ROOT, Command, ShellContainer
 from pytest_benchflow.sandboxes.docker.guest import script
-from pytest_benchflow.sandboxes.docker.streams import Capture
 
 _KILL_TIMEOUT_SEC = 20.0
 #: A container that is killed ends the lines to its programs one after the other.

@@ -19,6 +19,7 @@ from typing import Any
 
 from pytest_benchflow.core.errors import SandboxError, UnsupportedError
 from pytest_benchflow.core.files import cache_directory, locked_files
+from pytest_benchflow.core.process import start_time
 from pytest_benchflow.sandboxes.base import Mount, SandboxSpec
 from pytest_benchflow.sandboxes.docker.channel import BOOTSTRAP
 
@@ -38,7 +39,7 @@ def make_labels(run: str, rollout: str) -> dict[str, str]:
     pid = os.getpid()
     return {
         RUN: run,
-        OWNER: f"{_machine()}/{pid}/{_started(pid)}",
+        OWNER: f"{_machine()}/{pid}/{start_time(pid)}",
         OWNER_PID: str(pid),
         ROLLOUT: rollout,
         CREATED: str(int(time.time())),
@@ -49,7 +50,7 @@ def is_orphan(labels: Mapping[str, str]) -> bool:
     """Say whether the process that made an object is gone; only its own machine can tell."""
     machine, _, rest = labels.get(OWNER, "").partition("/")
     pid, _, started = rest.partition("/")
-    return machine == _machine() and pid.isdigit() and _started(int(pid)) != started
+    return machine == _machine() and pid.isdigit() and start_time(pid) != started
 
 
 def _machine() -> str:
@@ -60,25 +61,6 @@ def _machine() -> str:
         return f"{socket.gethostname()}-{boot}-{os.readlink('/proc/self/ns/pid').strip('pid:[]')}"
     except OSError:
         return socket.gethostname()
-
-
-def _started(pid: int) -> str:
-    """Return when a process started, which tells it from a later one of the same number; "" if it is gone."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-        return "" if fields[0] in "ZX" else fields[19]
-    except OSError:
-        return "" if os.path.isdir("/proc/self") or not _alive(pid) else "alive"
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 @contextlib.asynccontextmanager

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import ClassVar
 
+from pytest_benchflow.core.capture import Capture
 from pytest_benchflow.core.errors import SandboxError
 from pytest_benchflow.sandboxes.base import ExecResult
 from pytest_benchflow.sandboxes.docker.channel import Answer, Channel, Ended, Sink
 from pytest_benchflow.sandboxes.docker.client import Engine, EngineError
 from pytest_benchflow.sandboxes.docker.connection import Connection, open_connection
-from pytest_benchflow.sandboxes.docker.streams import STDERR, STDOUT, Capture, DockerProcess, frames
+from pytest_benchflow.sandboxes.docker.streams import STDERR, STDOUT, DockerProcess, frames
 
 #: How Docker and Podman tell in a program's stead that they could not start it, and the status they then give.
 _REFUSAL = re.compile(

@@ -11,12 +11,13 @@ from collections.abc import Callable, Generator
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO, cast
 
+from pytest_benchflow.core.capture import Capture
 from pytest_benchflow.core.errors import SandboxError
 from pytest_benchflow.sandboxes import archive
 from pytest_benchflow.sandboxes.docker.channel import MAX_PUT_BYTES, Answer, Ended
 from pytest_benchflow.sandboxes.docker.client import EngineError
 from pytest_benchflow.sandboxes.docker.exec import Command, ShellContainer
-from pytest_benchflow.sandboxes.docker.streams import Capture, Pipe, Reader
+from pytest_benchflow.sandboxes.docker.streams import Pipe, Reader
 
 if TYPE_CHECKING:
     import docker

@@ -6,11 +6,12 @@ import asyncio
 import itertools
 import os
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pytest_benchflow.core.errors import SandboxError, UnsupportedError
 from pytest_benchflow.core.files import compose_file
-from pytest_benchflow.sandboxes.base import Capabilities, SandboxSpec
+from pytest_benchflow.sandboxes.base import BackendOption, Capabilities, Leftovers, SandboxSpec
 from pytest_benchflow.sandboxes.local.builder import Builder
 from pytest_benchflow.sandboxes.local.control import Launcher
 from pytest_benchflow.sandboxes.local.host import Host
@@ -72,6 +73,7 @@ class LocalBackend:
     """Implements `Backend` on Linux without a daemon, an image or root."""
 
     name = "local"
+    options: Sequence[BackendOption] = ()
 
     def __init__(self, host: Host | None = None) -> None:
         self._host = host or Host.look()
@@ -86,6 +88,9 @@ class LocalBackend:
     def capabilities(self) -> Capabilities:
         """What its sandboxes can do."""
         return self._host.capabilities
+
+    def configure(self, values: Mapping[str, str]) -> None:
+        """Take no values: it has no options."""
 
     async def preflight(self) -> None:
         """Raise SandboxError with one clear reason if no sandbox could start here."""
@@ -114,6 +119,12 @@ class LocalBackend:
         )
         self._sandboxes.add(sandbox)
         return sandbox
+
+    def leftovers(self, *, unused_for_sec: float | None = None) -> list[Leftovers]:
+        """Return what is on this machine's disk: half-built layers, half-installed agents, build contexts; layers."""
+        from pytest_benchflow.sandboxes.local.cleanup import LocalLayers, LocalLeftovers
+
+        return [LocalLeftovers(), *([] if unused_for_sec is None else [LocalLayers(unused_for_sec)])]
 
     async def aclose(self) -> None:
         """End every sandbox and the zygote; idempotent."""

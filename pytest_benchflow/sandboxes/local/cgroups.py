@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_benchflow.core.process import start_time
+
 #: Enough for any build, and far from what a host can bear; bounds fork bombs in every sandbox.
 MAX_PROCESSES = 4096
 _CONTROLLERS = ("memory", "cpu", "pids")
@@ -87,7 +89,7 @@ class Cgroups:
 
     def __init__(self, parents: Iterable[Parent]) -> None:
         self._parents = tuple(parents)
-        self._name = f"{_PREFIX}{os.getpid()}-{_start_time(os.getpid())}"
+        self._name = f"{_PREFIX}{os.getpid()}-{start_time(os.getpid())}"
         self._leftovers: list[Group] = []
 
     @classmethod
@@ -191,7 +193,7 @@ def sweep(directory: Path) -> None:
     """Remove the groups of runners that are no more, here and in the neighbouring groups."""
     for path in {*directory.glob(f"{_PREFIX}*-*-*"), *directory.parent.glob(f"*/{_PREFIX}*-*-*")}:
         pid, started, _ = path.name.removeprefix(_PREFIX).split("-", 2)
-        if pid.isdigit() and _start_time(int(pid)) != started:
+        if pid.isdigit() and start_time(pid) != started:
             _remove(path)
 
 
@@ -240,10 +242,3 @@ def _remove(path: Path) -> bool:
     except OSError:
         return False
     return True
-
-
-def _start_time(pid: int) -> str | None:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-    except OSError:
-        return None

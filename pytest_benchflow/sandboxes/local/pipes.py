@@ -7,6 +7,8 @@ import os
 from collections.abc import Callable
 from types import TracebackType
 
+from pytest_benchflow.core.capture import Capture
+
 
 class Handover:
     """Makes pipes of which the program gets one end and the runner keeps the other."""
@@ -54,8 +56,6 @@ class Handover:
             os.close(fd)
 
 
-#: What is kept of one stream of a finished command: this much of its start and as much of its end.
-CAPTURE_BYTES = 16 << 20
 _CHUNK = 1 << 18
 
 
@@ -138,19 +138,14 @@ class Collector:
         os.set_blocking(fd, False)
         self._fd: int | None = fd
         self._on_close = closed
-        self._head = bytearray()
-        self._tail = bytearray()
-        self._dropped = 0
+        self._capture = Capture()
         self._discarding = False
         self.ended = asyncio.get_running_loop().create_future()
         asyncio.get_running_loop().add_reader(fd, self._read)
 
     def text(self) -> str:
         """Return what was collected, decoded with replacement."""
-        parts = [self._head.decode(errors="replace")]
-        if self._dropped:
-            parts.append(f"\n[... {self._dropped} bytes left out ...]\n")
-        return "".join([*parts, self._tail.decode(errors="replace")])
+        return self._capture.text()
 
     def finish(self) -> None:
         """Take what is in the pipe now; what a background process writes later is read and dropped."""
@@ -177,14 +172,5 @@ class Collector:
         if not data:
             self.close()
         elif not self._discarding:
-            self._keep(data)
+            self._capture.add(data)
         return bool(data)
-
-    def _keep(self, data: bytes) -> None:
-        room = CAPTURE_BYTES - len(self._head)
-        self._head += data[:room]
-        self._tail += data[room:] if room < len(data) else b""
-        # Trimmed in big steps: cutting the front off at every chunk would copy the whole tail each time.
-        if (excess := len(self._tail) - CAPTURE_BYTES) > CAPTURE_BYTES // 4:
-            del self._tail[:excess]
-            self._dropped += excess

@@ -1,4 +1,4 @@
-"""What runs have left behind, in every kind of sandbox and on this machine's disk: find it and remove it."""
+"""What runs have left on this machine's disk, and the layers of the local sandbox: find and remove them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ import stat
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
-from pytest_benchflow.core.files import cache_directory, is_abandoned, spare_layers, start_time, temporary_name
+from pytest_benchflow.core.files import cache_directory, is_abandoned, spare_layers, temporary_name
+from pytest_benchflow.core.process import start_time
 from pytest_benchflow.core.removal import remove_tree
+from pytest_benchflow.sandboxes.base import Leftover
+from pytest_benchflow.sandboxes.build_context import CONTEXT_PREFIX
 
 
 class _OnDisk:
+    has_runs = False
+
     async def __aenter__(self) -> Self:
         """Open nothing: it is a directory."""
         return self
@@ -26,21 +30,22 @@ class _OnDisk:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Let go of nothing."""
+        """Close nothing."""
 
-    async def remove(self, traces: Sequence[Trace]) -> list[Trace]:
-        """Remove directories, also where they deny it."""
-        for trace in traces:
-            await asyncio.to_thread(_remove, Path(trace.id))
-        return [trace for trace in traces if not os.path.lexists(trace.id)]
+    async def remove(self, leftovers: Sequence[Leftover]) -> list[Leftover]:
+        """Remove directories, also where their modes deny it."""
+        for item in leftovers:
+            await asyncio.to_thread(_remove, Path(item.id))
+        return [item for item in leftovers if not os.path.lexists(item.id)]
 
 
 class LocalLeftovers(_OnDisk):
     """Half-built layers and half-installed agents in this user's cache, and copies of build contexts."""
 
     title = "local"
+    is_cache = False
 
-    async def find(self) -> list[Trace]:
+    async def find(self) -> list[Leftover]:
         """List the directories; one is abandoned when the process that builds there is gone."""
         cache = cache_directory()
         builds = sorted(path for place in _layer_places() for path in place.glob("tmp-*-*-*"))
@@ -57,24 +62,25 @@ class LocalLayers(_OnDisk):
     """Layers that tasks were built into; the next run that needs one builds it again."""
 
     title = "local layers"
+    is_cache = True
 
-    def __init__(self, max_age_sec: float) -> None:
-        self._max_age_sec = max_age_sec
+    def __init__(self, unused_for_sec: float) -> None:
+        self._unused_for_sec = unused_for_sec
 
-    async def find(self) -> list[Trace]:
+    async def find(self) -> list[Leftover]:
         """List what was last used long ago; what a sandbox stands on is in use."""
         return await asyncio.to_thread(self._find)
 
-    def _find(self) -> list[Trace]:
-        oldest = time.time() - self._max_age_sec
+    def _find(self) -> list[Leftover]:
+        oldest = time.time() - self._unused_for_sec
         names = (path for place in _layer_places() for path in place.glob("*") if not path.name.startswith("tmp-"))
         old = {path: path.lstat().st_mtime for path in names if _is_ours(path) and path.lstat().st_mtime <= oldest}
         used = _in_use({path.name for path in old})
-        traces = [
-            Trace("layer", str(path), path.name, f"{_size(path) / 1e6:.0f} MB", changed, path.name not in used)
+        layers = [
+            Leftover("layer", str(path), path.name, f"{_size(path) / 1e6:.0f} MB", changed, path.name not in used)
             for path, changed in old.items()
         ]
-        return sorted(traces, key=lambda trace: trace.created)
+        return sorted(layers, key=lambda layer: layer.created)
 
 
 def _layer_places() -> list[Path]:
@@ -90,22 +96,22 @@ def _is_ours(path: Path) -> bool:
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
 
 
-def _half_made(kind: str, path: Path) -> Trace:
-    return _trace(kind, path, path.name.split("-")[1], gone=is_abandoned(path.name))
+def _half_made(kind: str, path: Path) -> Leftover:
+    return _leftover(kind, path, path.name.split("-")[1], gone=is_abandoned(path.name))
 
 
-def _context(path: Path) -> Trace:
+def _context(path: Path) -> Leftover:
     pid = path.name.removeprefix(CONTEXT_PREFIX).partition("-")[0]
-    return _trace("build context", path, pid, gone=not start_time(pid))
+    return _leftover("build context", path, pid, gone=not start_time(pid))
 
 
-def _trace(kind: str, path: Path, pid: str, *, gone: bool) -> Trace:
+def _leftover(kind: str, path: Path, pid: str, *, gone: bool) -> Leftover:
     owner = f"of process {pid}, which {'is gone' if gone else 'is running'}"
     created = 0.0
     # Whoever builds there may have finished meanwhile.
     with contextlib.suppress(FileNotFoundError):
         created = path.stat().st_mtime
-    return Trace(kind, str(path), path.name, owner, created, gone)
+    return Leftover(kind, str(path), path.name, owner, created, gone)
 
 
 def _in_use(names: Iterable[str]) -> set[str]:
@@ -139,71 +145,3 @@ def _remove(path: Path) -> None:
             # Whoever looks for the layer meanwhile finds it whole or not at all.
             path = path.rename(path.with_name(temporary_name()))
         remove_tree(path)
-
-
-#: Temporary directories with the build contexts of a run; the number of its process follows.
-CONTEXT_PREFIX = "bf-context-"
-
-
-@dataclass(frozen=True, slots=True)
-class Trace:
-    """One thing that a run has made and that outlives a process."""
-
-    kind: str
-    id: str
-    name: str
-    owner: str
-    """Whose it is, for people."""
-    created: float
-    """Seconds since 1970; 0 if nobody knows."""
-    abandoned: bool
-    """Whether nobody needs it any more."""
-    run: str | None = None
-
-
-class Leftovers(Protocol):
-    """One place where things may be left; open while the context lasts."""
-
-    @property
-    def title(self) -> str:
-        """How people call the place."""
-
-    async def __aenter__(self) -> Self:
-        """Open the place; SandboxError if it cannot be asked."""
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Let go of it."""
-
-    async def find(self) -> list[Trace]:
-        """List everything of ours that is there."""
-
-    async def remove(self, traces: Sequence[Trace]) -> list[Trace]:
-        """Remove these and return what is gone."""
-
-
-def docker_leftovers() -> Leftovers:
-    """Return what is in the Docker daemon: containers, networks, volumes."""
-    from pytest_benchflow.sandboxes.docker.cleanup import DockerLeftovers
-
-    return DockerLeftovers()
-
-
-def docker_images(max_age_sec: float) -> Leftovers:
-    """Return the images in the Docker daemon that tasks were built into, as far as they are older than this."""
-    from pytest_benchflow.sandboxes.docker.cleanup import DockerImages
-
-    return DockerImages(max_age_sec)
-
-
-def local_leftovers() -> Leftovers:
-    """Return what is on this machine's disk: half-built layers, half-installed agents, copies of build contexts."""
-
-    return LocalLeftovers()
-
-
-def local_layers(max_age_sec: float) -> Leftovers:
-    """Return the layers that the local sandbox has built tasks into, as far as nobody used them for this long."""
-
-    return LocalLayers(max_age_sec)
