@@ -17,7 +17,7 @@ from pytest_benchflow.agents import Quirks, list_agents, parse_manifest
 from pytest_benchflow.plugin.options import OPTIONS, markdown_table
 from pytest_benchflow.providers.providers import PROVIDERS
 from pytest_benchflow.reporting import Report
-from pytest_benchflow.rollout import ROLLOUT_SCHEMA, load_rollout_file, load_user
+from pytest_benchflow.rollout import load_rollout_file, load_user, rollout_schema
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -170,5 +170,5 @@ def test_the_files_of_the_scenes_page_load(tmp_path: Path) -> None:
 
 def test_the_scenes_page_lists_every_key() -> None:
     page = (ROOT / "docs/scenes.md").read_text()
-    schema = json.loads(ROLLOUT_SCHEMA.read_text())
+    schema = rollout_schema()
     assert not [key for key in schema["properties"] if f"`{key}`" not in page]

@@ -287,9 +287,9 @@ class Setting:
         """What applies when nobody says anything, as shown in help and docs."""
         if self.shown is not None:
             return self.shown
-        if self.default is None or self.default == ():
-            return "–"
-        return {False: "off"}.get(self.default, str(self.default)) if self.kind.takes == "none" else str(self.default)
+        if self.default is False:
+            return "off"
+        return "–" if self.default in (None, (), {}) else str(self.default)
 
     def order(self) -> Sequence[str]:
         """Return the layers from the strongest to the weakest, as they count for this setting."""
