@@ -7,14 +7,13 @@ import re
 import pytest
 from hypothesis import given, strategies as st
 
-from pytest_benchflow.plugin.items import cells, safe_name
-from pytest_benchflow.plugin.resolve import AgentChoice
+from pytest_benchflow.jobs import AgentChoice, cells, safe_name
 
 FREE = {"oracle", "nop"}
 
 
 def names(agents: list[AgentChoice], trials: int = 1) -> list[str]:
-    return [cell.name for cell in cells(agents, trials, lambda name: name not in FREE)]
+    return [cell.name for cell in cells(agents, (trials,), lambda name: name not in FREE)]
 
 
 @pytest.mark.parametrize(
@@ -36,7 +35,7 @@ def test_names_leave_out_what_does_not_vary(agents: list[AgentChoice], trials: i
 
 
 def test_cells_keep_the_model_as_it_was_given() -> None:
-    (cell,) = cells([AgentChoice("gemini", ("a b[c]",))], 1, lambda _: True)
+    (cell,) = cells([AgentChoice("gemini", ("a b[c]",))], (1,), lambda _: True)
     assert (cell.agent, cell.model, cell.trial) == ("gemini", "a b[c]", 1)
 
 

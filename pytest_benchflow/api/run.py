@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, overload
 from pytest_benchflow.agents import AgentRegistry
 from pytest_benchflow.api.environment import Environment
 from pytest_benchflow.core.errors import BadType, BadValue
-from pytest_benchflow.rollout import RolloutConfig, RolloutResult, make_config, run_rollout
+from pytest_benchflow.rollout import RolloutConfig, RolloutResult, make_config, run_rollout, shared_settings
 
 if TYPE_CHECKING:
     from pytest_benchflow.agents import Agent as RegisteredAgent
@@ -69,21 +69,6 @@ class RuntimeConfig:
         if self.snapshot_policy != "none":
             raise BadValue(f"snapshot_policy is {self.snapshot_policy!r}", advice="no other than 'none' is supported")
 
-    def fields(self) -> dict[str, object]:
-        """Return what it says of a rollout's configuration."""
-        names = (
-            "sandbox_setup_timeout",
-            "timeout",
-            "jobs_dir",
-            "rollout_name",
-            "skills_dir",
-            "skill_mode",
-            "context_root",
-            "base_image_override",
-            "pre_agent_hooks",
-        )
-        return {**{name: getattr(self, name) for name in names}, "sandbox_user": self.sandbox_user}
-
 
 @dataclass(frozen=True)
 class RuntimeResult:
@@ -141,7 +126,7 @@ class Runtime:
         played = {"agent": self.agent.name, "model": self.agent.model, "agent_env": dict(self.agent.env)}
         place = {"task_path": self.env.task_path, "rollout_name": self.env.rollout_name}
         sandbox, sandboxes = self.env.as_sandbox()
-        given = self.config.fields()
+        given = shared_settings(self.config)
         if given["rollout_name"] is None:
             del given["rollout_name"]
         config = make_config({**place, **given, **played, "sandbox": sandbox})
@@ -200,6 +185,6 @@ async def run(
         raise BadType("run() got an agent's name and an Environment", advice="pass Agent(name) before it")
     if env is not None and sandbox is not None:
         raise BadType("run() got env and sandbox, which are the same", advice="keep sandbox=")
-    fields = {} if config is None else config.fields()
+    fields = {} if config is None else shared_settings(config)
     said = {"task_path": task_path, "agent": subject, "model": model, "sandbox": sandbox or env}
     return await run_rollout(make_config({**fields, **said}))

@@ -20,12 +20,14 @@ _SHOWN = ("total", "passed", "failed", "errored", "verifier_errored", "skipped",
 _ALSO = ("avg_tool_calls", "avg_duration_sec", "total_tokens", "total_cost_usd")
 
 
-def run_job(file: Path, *, job_name: str | None) -> int:
+def run_job(file: Path, *, job_name: str | None, resume: bool, retries: int | None) -> int:
     """Run a job file; 0 when every rollout was scored or skipped, 1 when some were not, 2 when nothing could start."""
-    from pytest_benchflow.jobs import Evaluation
+    from pytest_benchflow.jobs import Evaluation, newest_job
 
     try:
-        evaluation = Evaluation.from_yaml(file, job_name=job_name, on_result=_tell)
+        evaluation = Evaluation.from_yaml(file, job_name=job_name, on_result=_tell, resume=resume, retries=retries)
+        if resume and not (evaluation.job_name or evaluation.suggested_name):
+            evaluation.job_name = newest_job(evaluation.jobs_dir)
         for note in evaluation.notes:
             print(f"{note} (warning)", file=sys.stderr)
         result = asyncio.run(evaluation.run())
@@ -33,7 +35,7 @@ def run_job(file: Path, *, job_name: str | None) -> int:
         print(error, file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("interrupted; give the job's name with --job-name to continue it", file=sys.stderr)
+        print(f"interrupted; continue it with bf run {file} --resume", file=sys.stderr)
         return 130
     print(f"{result.passed} of {result.total} passed ({result.score:.1%}), results in {result.job_dir}")
     return 1 if result.errored or result.verifier_errored else 0

@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.command == "run":
         from pytest_benchflow.cli.jobs import run_job
 
-        return run_job(options.file, job_name=options.job_name)
+        return run_job(options.file, job_name=options.job_name, resume=options.resume, retries=options.retries)
     if options.command == "metrics":
         from pytest_benchflow.cli.jobs import show_metrics
 
@@ -54,7 +54,9 @@ def _parser() -> argparse.ArgumentParser:
     add_bundle_verbs(agents, _days, _KEPT_DAYS)
     job = commands.add_parser("run", help="run a job file without pytest")
     job.add_argument("file", type=Path, metavar="FILE", help="a job or rollout file that names its tasks")
-    job.add_argument("--job-name", metavar="NAME", help="name of the job; an earlier job of that name is continued")
+    job.add_argument("--job-name", metavar="NAME", help="name of the job's directory, as --bf-job-name")
+    job.add_argument("--resume", action="store_true", help="continue the job of that name, or the newest one")
+    job.add_argument("--retries", type=_count, metavar="N", help="as --bf-retries, instead of the file's own")
     metrics = commands.add_parser("metrics", help="count what the results below a directory say")
     metrics.add_argument("directory", type=Path, metavar="DIR", help="a job, or a folder of jobs")
     metrics.add_argument("-b", "--benchmark", default="", metavar="NAME", help="its name in the output")
@@ -90,6 +92,12 @@ def _agents(options: argparse.Namespace) -> int:
     if options.verb == "install":
         return install(options.names, everything=options.all)
     return prune(remove=options.yes, max_age_days=options.max_age)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 up")
+    return int(text)
 
 
 def _days(text: str) -> float:

@@ -119,18 +119,19 @@ class Limit(Number):
 
 
 class Count(Kind):
-    """A whole number from 1 up."""
+    """A whole number, from 1 up unless said otherwise."""
 
     ini: IniType = "int"
-    expected = "give a whole number from 1 up"
 
-    def __init__(self, at_most: int | None = None) -> None:
+    def __init__(self, at_most: int | None = None, at_least: int = 1) -> None:
         self.at_most = at_most
+        self.at_least = at_least
+        self.expected = f"give a whole number from {at_least} up"
 
     def read(self, value: Any, source: Source) -> int | None:
         """Return the number."""
         text = str(value)
-        if isinstance(value, bool) or not text.isdecimal() or int(text) < 1:
+        if isinstance(value, bool) or not text.isdecimal() or int(text) < self.at_least:
             raise self.error(value, source)
         if self.at_most is not None and int(text) > self.at_most:
             raise self.error(value, source, f"give at most {self.at_most}")

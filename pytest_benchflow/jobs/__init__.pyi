@@ -5,11 +5,23 @@ from .evaluation import (
     Evaluation as Evaluation,
     EvaluationConfig as EvaluationConfig,
     EvaluationResult as EvaluationResult,
-    ResumeMismatch as ResumeMismatch,
     TaskFailure as TaskFailure,
 )
 from .job import (
+    Job as Job,
+    ResumeMismatch as ResumeMismatch,
     claim_job_directory as claim_job_directory,
+    newest_job as newest_job,
+    open_job as open_job,
+    owner_of as owner_of,
+    retry_policy as retry_policy,
+)
+from .matrix import (
+    AgentChoice as AgentChoice,
+    Cell as Cell,
+    SceneChoice as SceneChoice,
+    cells as cells,
+    safe_name as safe_name,
 )
 from .metrics import (
     BenchmarkMetrics as BenchmarkMetrics,
@@ -24,6 +36,7 @@ from .metrics import (
 )
 from .results import (
     latest_attempts as latest_attempts,
+    not_started as not_started,
     outcome_class as outcome_class,
     read_results as read_results,
 )

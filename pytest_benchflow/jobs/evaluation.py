@@ -7,30 +7,32 @@ import inspect
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import InitVar, dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
 from pytest_benchflow.agents import AgentRegistry
+from pytest_benchflow.configfile import TaskError
 from pytest_benchflow.core.errors import BadValue, BenchflowError
 from pytest_benchflow.core.files import cache_directory
-from pytest_benchflow.jobs.job import MARKER, claim_job_directory
+from pytest_benchflow.jobs.engine import Engine
+from pytest_benchflow.jobs.job import Job, open_job, retry_policy
 from pytest_benchflow.jobs.metrics import BenchmarkMetrics, mean
-from pytest_benchflow.jobs.results import latest_attempts, outcome_class, read_results
+from pytest_benchflow.jobs.results import not_started, outcome_class
 from pytest_benchflow.jobs.retry import RetryConfig
 from pytest_benchflow.rollout import (
     ErrorInfo,
     Resources,
-    Rollout,
     RolloutConfig,
     RolloutFile,
     RolloutResult,
     Scene,
     load_rollout_file,
     make_config,
-    utc_now,
+    shared_settings,
     write_json,
 )
 from pytest_benchflow.sandboxes import SandboxRegistry
@@ -38,26 +40,6 @@ from pytest_benchflow.tasks import fetch_source, find_tasks, load_task
 
 DEFAULT_AGENT = "claude-agent-acp"
 DEFAULT_CONCURRENCY = 4
-
-#: Settings that every rollout gets under the same name, where they are given.
-_OF_ROLLOUTS = (
-    "agent",
-    "model",
-    "reasoning_effort",
-    "prompts",
-    "scenes",
-    "sandbox",
-    "sandbox_setup_timeout",
-    "threshold",
-    "timeout",
-    "agent_idle_timeout",
-    "agent_env",
-    "skills_dir",
-    "skill_mode",
-    "loop_strategy",
-    "context_root",
-    "base_image_override",
-)
 
 
 @dataclass(frozen=True)
@@ -99,8 +81,8 @@ class EvaluationConfig:
             raise BadValue(f"trials is {self.trials}", advice="give a number from 1 up")
 
     @classmethod
-    def of_file(cls, file: RolloutFile) -> EvaluationConfig:
-        """Return what a job file says."""
+    def of_file(cls, file: RolloutFile, *, retries: int | None = None) -> EvaluationConfig:
+        """Return what a job file says; `retries` are more to the point than its own."""
         if len(file.agents) > 1:
             names = ", ".join(agent.name for agent in file.agents)
             advice = "keep one of them, or run the file with pytest --bf-config"
@@ -110,7 +92,7 @@ class EvaluationConfig:
             agent=first.agent,
             model=first.model,
             concurrency=file.concurrency or DEFAULT_CONCURRENCY,
-            retry=RetryConfig.from_mapping(file.retry),
+            retry=retry_policy(file.retry, retries),
             trials=file.trials or 1,
             include_tasks=file.include,
             exclude_tasks=file.exclude,
@@ -130,8 +112,7 @@ class EvaluationConfig:
         if self.file is not None:
             given = self.file.config(task)
         else:
-            fields = {name: getattr(self, name) for name in _OF_ROLLOUTS}
-            given = make_config({**fields, "task_path": task, "sandbox_user": self.sandbox_user})
+            given = make_config({**shared_settings(self), "task_path": task})
         return replace(given, trial=trial, jobs_dir=job.parent, job_name=job.name, key=key)
 
 
@@ -236,11 +217,6 @@ class EvaluationResult:
 
 
 OnResult: TypeAlias = "Callable[[str, RolloutResult], Awaitable[None] | None]"
-_LOCK = ".evaluation.lock"
-
-
-class ResumeMismatch(BadValue):
-    """A job holds results that this evaluation would not give."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,14 +226,9 @@ class _Cell:
     name: str
     config: RolloutConfig
 
-    @property
-    def identity(self) -> tuple[str, int]:
-        """Say which task and trial it is, as stored results do."""
-        return str(self.config.task_path.absolute()), self.config.trial
-
 
 class Evaluation:
-    """Run an agent on the tasks below a folder; giving the name of an earlier job continues that job."""
+    """Run an agent on the tasks below a folder; giving the name of an earlier job continues it, unless told not to."""
 
     def __init__(
         self,
@@ -267,6 +238,7 @@ class Evaluation:
         job_name: str | None = None,
         on_result: OnResult | None = None,
         *,
+        resume: bool = True,
         agents: AgentRegistry | None = None,
         sandboxes: SandboxRegistry | None = None,
     ) -> None:
@@ -275,20 +247,30 @@ class Evaluation:
         self.jobs_dir = Path(jobs_dir)
         self.config = config or EvaluationConfig()
         self.job_name = job_name
+        self.resume = resume
         self.on_result = on_result
+        self.suggested_name: str | None = None
+        """The name that a job file gives, which is varied if it is taken and not to be continued."""
         self._agents = agents
         self._sandboxes = sandboxes
         self.notes: tuple[str, ...] = ()
 
     @classmethod
     def from_yaml(
-        cls, path: Path | str, *, job_name: str | None = None, on_result: OnResult | None = None
+        cls,
+        path: Path | str,
+        *,
+        job_name: str | None = None,
+        on_result: OnResult | None = None,
+        resume: bool = True,
+        retries: int | None = None,
     ) -> Evaluation:
         """Return the evaluation that a job file of any dialect describes."""
         file = load_rollout_file(path)
-        config = EvaluationConfig.of_file(file)
-        evaluation = cls(_tasks_of(file), file.jobs_dir or "jobs", config, job_name or file.job_name, on_result)
+        config = EvaluationConfig.of_file(file, retries=retries)
+        evaluation = cls(_tasks_of(file), file.jobs_dir or "jobs", config, job_name, on_result, resume=resume)
         evaluation.notes = tuple(map(str, file.warnings))
+        evaluation.suggested_name = file.job_name
         return evaluation
 
     async def run(self) -> EvaluationResult:
@@ -296,19 +278,29 @@ class Evaluation:
         began = time.monotonic()
         tasks = self._tasks()
         registry = self._registry()
-        directory = self._directory()
-        with _held(directory):
-            cells = [*self._cells(tasks, directory)]
-            results = self._done(directory, cells)
-            resources = Resources(registry, self._sandboxes or SandboxRegistry())
-            try:
-                await self._run_all([cell for cell in cells if cell.name not in results], resources, results)
-            finally:
-                await resources.aclose()
+        job = self._open_job()
+        job.hold()
+        try:
+            cells = [*self._cells(tasks, job.directory)]
+            results = await self._run_all(job, cells, Resources(registry, self._sandboxes or SandboxRegistry()))
             in_order = {cell.name: results[cell.name] for cell in cells}
-            result = EvaluationResult(directory.name, self.config, in_order, time.monotonic() - began, directory)
+            elapsed = time.monotonic() - began
+            result = EvaluationResult(job.directory.name, self.config, in_order, elapsed, job.directory)
             result.write()
+        finally:
+            job.close()
         return result
+
+    def _open_job(self) -> Job:
+        name = self.job_name or self.suggested_name
+        return open_job(
+            self.jobs_dir,
+            name or time.strftime("%Y-%m-%d__%H-%M-%S"),
+            uuid.uuid4().hex,
+            exact=self.job_name is not None,
+            resume=self.resume and name is not None,
+            retry=self.config.retry,
+        )
 
     def _tasks(self) -> dict[str, Path]:
         found = {_name(directory, task): task for directory in self.tasks_dirs for task in find_tasks(directory)}
@@ -336,81 +328,50 @@ class Evaluation:
             registry.get(role.agent)  # one that nobody knows is told before anything starts
         return registry
 
-    def _directory(self) -> Path:
-        if self.job_name is not None and (self.jobs_dir / self.job_name / MARKER).exists():
-            return self.jobs_dir / self.job_name
-        name = self.job_name or time.strftime("%Y-%m-%d__%H-%M-%S")
-        return claim_job_directory(self.jobs_dir, name, uuid.uuid4().hex, exact=self.job_name is not None)
+    async def _run_all(self, job: Job, cells: Sequence[_Cell], resources: Resources) -> dict[str, RolloutResult]:
+        results = _finished(job, cells) if job.is_resumed else {}
+        engine = Engine(self.config.concurrency)
+        engine.at_close(resources.aclose)
+        # Enough are read ahead for every free place, and not all of them at once.
+        ahead = asyncio.Semaphore(2 * engine.width)
 
-    def _done(self, directory: Path, cells: Iterable[_Cell]) -> dict[str, RolloutResult]:
-        """Return what an earlier run of the job has scored; what this run would not give is refused."""
-        wanted = {cell.identity: cell for cell in cells}
-        done: dict[str, RolloutResult] = {}
-        for result in latest_attempts(read_results(directory).results):
-            cell = wanted.get((result.task_path, result.trial))
-            if cell is not None and result.reward is not None:
-                _refuse_mismatch(directory, cell, result)
-                done[cell.name] = result
-        return done
-
-    async def _run_all(self, cells: Iterable[_Cell], resources: Resources, results: dict[str, RolloutResult]) -> None:
-        places = asyncio.Semaphore(max(1, self.config.concurrency))
-
-        async def one(cell: _Cell) -> None:
-            async with places:
-                results[cell.name] = result = await self._run_one(cell.config, resources)
+        async def run(cell: _Cell) -> None:
+            async with ahead:
+                results[cell.name] = result = await _result_of(cell, job, engine, resources)
             if self.on_result is not None:
-                said = self.on_result(cell.name, result)
-                if inspect.isawaitable(said):
-                    await said
+                answer = self.on_result(cell.name, result)
+                if inspect.isawaitable(answer):
+                    await answer
 
         try:
             async with asyncio.TaskGroup() as group:
                 for cell in cells:
-                    group.create_task(one(cell))
+                    if cell.name not in results:
+                        group.create_task(run(cell))
         except BaseExceptionGroup as raised:
             raise raised.exceptions[0] from None  # the callback's own error, as it was raised
-
-    async def _run_one(self, config: RolloutConfig, resources: Resources) -> RolloutResult:
-        retry, attempt = self.config.retry, 1
-        while True:
-            result = await _attempt(config, resources)
-            if not retry.should_retry(result, attempt):
-                return result
-            await asyncio.sleep(retry.delay(attempt))
-            attempt += 1
+        finally:
+            await asyncio.to_thread(engine.close)
+        return results
 
 
-async def _attempt(config: RolloutConfig, resources: Resources) -> RolloutResult:
-    started_at = utc_now()
+def _finished(job: Job, cells: Iterable[_Cell]) -> dict[str, RolloutResult]:
+    """Return what an earlier run of the job has scored."""
+    found: dict[str, RolloutResult] = {}
+    for cell in cells:
+        with suppress(TaskError):  # it is told when its turn comes
+            result = job.finished(cell.config, load_task(cell.config.task_path))
+            found |= {} if result is None else {cell.name: result}
+    return found
+
+
+async def _result_of(cell: _Cell, job: Job, engine: Engine, resources: Resources) -> RolloutResult:
+    config = cell.config
     try:
-        rollout = await Rollout.create(config, resources)
+        task = load_task(config.task_path)
     except BenchflowError as error:  # a broken task is one error among the results
-        return RolloutResult(
-            task_name=config.task_path.name,
-            task_path=str(config.task_path.absolute()),
-            rollout_name=config.name_for(config.task_path.name),
-            agent=config.agent,
-            model=config.model,
-            trial=config.trial,
-            sandbox=config.sandbox,
-            threshold=config.threshold,
-            error=ErrorInfo.of(error, "create"),
-            started_at=started_at,
-            finished_at=utc_now(),
-        )
-    return await rollout.run()
-
-
-def _refuse_mismatch(directory: Path, cell: _Cell, result: RolloutResult) -> None:
-    first = cell.config.effective_scenes[0].roles[0]
-    if (result.agent, result.model) != (first.agent, first.model):
-        told = f"results of {result.agent}" + (f" with {result.model}" if result.model else "")
-    elif result.task_digest != load_task(cell.config.task_path).digest():
-        told = f"a result of another version of the task {cell.name}"
-    else:
-        return
-    raise ResumeMismatch(f"{directory} holds {told}", advice="choose another job_name")
+        return not_started(config, name=config.task_path.name, error=ErrorInfo.of(error, "create"))
+    return await asyncio.wrap_future(engine.submit(partial(job.run, config, task, resources)))
 
 
 def _tasks_of(file: RolloutFile) -> tuple[Path, ...]:
@@ -423,22 +384,3 @@ def _tasks_of(file: RolloutFile) -> tuple[Path, ...]:
 
 def _name(directory: Path, task: Path) -> str:
     return task.name if task == directory else task.relative_to(directory).as_posix()
-
-
-@contextmanager
-def _held(directory: Path) -> Iterator[None]:
-    """Keep the job to this process while it runs."""
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(directory / _LOCK, timeout=0)
-    try:
-        lock.acquire()
-    except Timeout:
-        raise BadValue(
-            f"{directory} is in use by another run", advice="wait for it, or choose another job_name"
-        ) from None
-    try:
-        yield
-    finally:
-        lock.release()
-        (directory / _LOCK).unlink(missing_ok=True)

@@ -1,39 +1,179 @@
-"""The job's directory: one per run, shared by all processes of the run and by no other run."""
+"""A job: a directory of rollouts that belongs to one run, what is done in it, and what is tried again.
+
+pytest's run loop and `Evaluation` both drive one of these; neither keeps a record of its own.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import fcntl
 import json
 import os
 import time
-from itertools import count
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from itertools import count, takewhile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from pytest_benchflow.core.errors import UsageError
+from pytest_benchflow.core.errors import BadValue, UsageError
+from pytest_benchflow.jobs.results import RESULT, latest_attempts, read_results, results_in
+from pytest_benchflow.jobs.retry import RetryConfig
+from pytest_benchflow.rollout import Rollout
+
+if TYPE_CHECKING:
+    from pytest_benchflow.rollout import Resources, RolloutConfig, RolloutResult
+    from pytest_benchflow.tasks import Task
 
 MARKER = "job.json"
+DEFAULT_RETRIES = 1
+_ADVICE = "choose another job name, or leave resume away"
+
+
+class ResumeMismatch(BadValue):
+    """A job has results that this run would not give."""
+
+
+def retry_policy(said: Mapping[str, object] | None, retries: int | None) -> RetryConfig:
+    """Return how failures are retried: as the `retry:` of a file says, and as often as an option asks for."""
+    policy = RetryConfig.from_mapping({"max_retries": DEFAULT_RETRIES, **(said or {})})
+    return policy if retries is None else replace(policy, max_retries=retries)
+
+
+class Job:
+    """The rollouts of one run."""
+
+    def __init__(self, directory: Path, retry: RetryConfig | None = None, *, is_resumed: bool = False) -> None:
+        self.directory = directory
+        self.retry = retry or RetryConfig()
+        self.is_resumed = is_resumed
+        self._lock: int | None = None
+
+    def finished(self, config: RolloutConfig, task: Task) -> RolloutResult | None:
+        """Return the score that an earlier run of this job gave a rollout; one of something else is refused."""
+        if not self.is_resumed:
+            return None
+        config = self.place(config)
+        here = config.jobs_dir / str(config.job_name)
+        directories = (here / config.name_for(task.short_name, attempt) for attempt in count(1))
+        attempts = results_in(directory / RESULT for directory in takewhile(Path.is_dir, directories))
+        for result in latest_attempts(result for result in attempts.results if result.key == config.key):
+            if result.reward is not None:
+                self._refuse_mismatch(result, config, task)
+                return result
+        return None
+
+    async def run(
+        self,
+        config: RolloutConfig,
+        task: Task,
+        resources: Resources,
+        on_phase: Callable[[Rollout, str], None] | None = None,
+    ) -> RolloutResult:
+        """Run a rollout, and again while the harness fails and retries are left; each attempt has its directory."""
+        for attempt in count(1):
+            result = await Rollout(self.place(config), resources, task, on_phase=on_phase).run()
+            if not self.retry.should_retry(result, attempt):
+                return result
+            await asyncio.sleep(self.retry.delay(attempt))
+        raise AssertionError("unreachable")
+
+    def place(self, config: RolloutConfig) -> RolloutConfig:
+        """Return a configuration whose results go into this job, unless it names a job of its own."""
+        return (
+            config if config.job_name else replace(config, jobs_dir=self.directory.parent, job_name=self.directory.name)
+        )
+
+    def refuse_others(self, played: Collection[tuple[str, str | None]], keys: Callable[[str], bool]) -> None:
+        """Refuse to continue a job that has results of agents and models which this run does not have.
+
+        Only results under the `keys` that this run would use are looked at.
+        """
+        if not self.is_resumed:
+            return
+        for result in read_results(self.directory).results:
+            if (result.agent, result.model) not in played and keys(result.key):
+                raise ResumeMismatch(f"{self.directory} has results of {_who(result)}", advice=_ADVICE)
+
+    def hold(self) -> None:
+        """Keep the job to this process until it closes the job or dies."""
+        if self._lock is not None:
+            return
+        descriptor = os.open(self.directory / MARKER, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            advice = "wait for it, or choose another job name"
+            raise UsageError(f"{self.directory} is in use by another run", advice=advice) from None
+        except OSError:  # a file system without locks: two runs of one job have to be kept apart by hand
+            pass
+        self._lock = descriptor
+
+    def close(self) -> None:
+        """Let others have the job; idempotent."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _refuse_mismatch(self, result: RolloutResult, config: RolloutConfig, task: Task) -> None:
+        if (result.agent, result.model) != (config.primary_agent, config.primary_model):
+            told = f"results of {_who(result)}"
+        elif result.task_digest != task.digest():
+            told = f"a result of another version of the task {task.name}"
+        else:
+            return
+        raise ResumeMismatch(f"{self.directory} has {told}", advice=_ADVICE)
+
+
+def open_job(
+    jobs_dir: Path, name: str, run_id: str, *, exact: bool, resume: bool = False, retry: RetryConfig | None = None
+) -> Job:
+    """Return the job of this name: a new one of the run `run_id`, or an earlier one that is to be continued."""
+    if resume and owner_of(jobs_dir / name) is not None:
+        return Job(jobs_dir / name, retry, is_resumed=True)
+    return Job(claim_job_directory(jobs_dir, name, run_id, exact=exact), retry)
+
+
+def newest_job(jobs_dir: Path) -> str:
+    """Return the name of the job that was started last."""
+    markers = [*jobs_dir.glob(f"*/{MARKER}")]
+    if not markers:
+        raise UsageError(f"there is no job in {jobs_dir} to resume", advice="run it without resume first")
+    return max(markers, key=lambda marker: marker.stat().st_mtime_ns).parent.name
+
+
+def owner_of(directory: Path) -> str | None:
+    """Return the id of the run that made a job, None if there is no job in this directory."""
+    try:
+        data: object = json.loads((directory / MARKER).read_text())
+    except (OSError, ValueError):
+        return None
+    return data.get("run") if isinstance(data, dict) else None
 
 
 def claim_job_directory(jobs_dir: Path, name: str, run_id: str, *, exact: bool) -> Path:
     """Make or join the directory of the run `run_id`; a name that another run took is refused if `exact`, else varied.
 
-    Every process of a run finds the same directory, because the marker in it names the run it belongs to.
+    Every process of a run finds the same directory, because the marker in it names the run that it belongs to.
     """
     for number in count(1):
         directory = jobs_dir / (name if number == 1 else f"{name}-{number}")
         try:
-            claimed = _claim(directory, run_id)
+            is_ours = _mark(directory, run_id)
         except OSError as error:
-            raise UsageError(
-                f"{directory} cannot be made: {error.strerror}", advice="choose another --bf-jobs-dir"
-            ) from None
-        if claimed:
+            advice = "choose another --bf-jobs-dir"
+            raise UsageError(f"{directory} cannot be made: {error.strerror}", advice=advice) from None
+        if is_ours:
             return directory
         if exact:
-            raise UsageError(f"{directory} exists already", advice="choose another --bf-job-name or remove it")
+            advice = "choose another --bf-job-name, remove it, or continue it with --bf-resume"
+            raise UsageError(f"{directory} exists already", advice=advice)
     raise AssertionError("unreachable")
 
 
-def _claim(directory: Path, run_id: str) -> bool:
+def _mark(directory: Path, run_id: str) -> bool:
+    """Write the marker of a run into a directory; tell whether the directory is that run's."""
     directory.mkdir(parents=True, exist_ok=True)
     marker = directory / MARKER
     if not marker.exists() and any(MARKER not in path.name for path in directory.iterdir()):
@@ -43,15 +183,11 @@ def _claim(directory: Path, run_id: str) -> bool:
     try:
         os.link(draft, marker)
     except FileExistsError:
-        return _owner(marker) == run_id
+        return owner_of(directory) == run_id
     finally:
         draft.unlink()
     return True
 
 
-def _owner(marker: Path) -> str | None:
-    try:
-        data: object = json.loads(marker.read_text())
-    except (OSError, ValueError):
-        return None
-    return data.get("run") if isinstance(data, dict) else None
+def _who(result: RolloutResult) -> str:
+    return result.agent + (f" with {result.model}" if result.model else "")

@@ -1,4 +1,4 @@
-"""Results that are on disk already: read back, and judged whether they still stand."""
+"""Results on disk: read them back, choose among attempts, and say what each counts as."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from pytest_benchflow.rollout import RolloutResult
+from pytest_benchflow.rollout import ErrorInfo, RolloutConfig, RolloutResult, utc_now
 
 RESULT = "result.json"
-Key = tuple[str, str, str | None, str | None, int]
+Key = tuple[str, str, str, str | None, str | None, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +24,15 @@ class Stored:
 
 
 def read_results(directory: Path) -> Stored:
-    """Return every result below a directory, in order of their paths; a broken file is told of and passed over."""
+    """Return every result below a directory, in order of their paths."""
+    return results_in(sorted(directory.rglob(RESULT)))
+
+
+def results_in(paths: Iterable[Path]) -> Stored:
+    """Read results; files that cannot be read, or are not there, are named beside them."""
     results: list[RolloutResult] = []
     unreadable: list[Path] = []
-    for path in sorted(directory.rglob(RESULT)):
+    for path in paths:
         try:
             results.append(RolloutResult.model_validate(json.loads(path.read_bytes())))
         except (OSError, ValueError, ValidationError, RecursionError):
@@ -37,7 +42,7 @@ def read_results(directory: Path) -> Stored:
 
 def key_of(result: RolloutResult) -> Key:
     """Return what all attempts at the same rollout have in common."""
-    return result.task_path, result.agent, result.model, result.scene, result.trial
+    return result.key, result.task_path, result.agent, result.model, result.scene, result.trial
 
 
 def latest_attempts(results: Iterable[RolloutResult]) -> list[RolloutResult]:
@@ -55,7 +60,30 @@ def _rank(result: RolloutResult) -> tuple[bool, str]:
 
 
 def outcome_class(result: RolloutResult) -> str:
-    """Return the one outcome_class a result is counted in; a reward counts before any error text."""
+    """Return the one class that a result is counted in: its status, with errors of the verifier apart."""
     if result.status in ("passed", "failed", "skipped"):
         return result.status
     return "verifier_errored" if result.verifier_error is not None else "errored"
+
+
+def not_started(
+    config: RolloutConfig, *, name: str, error: ErrorInfo | None = None, skipped: str | None = None
+) -> RolloutResult:
+    """Return the result of a rollout that could not even start; its task is called `name`."""
+    now = utc_now()
+    return RolloutResult(
+        task_name=name,
+        task_path=str(config.task_path.absolute()),
+        rollout_name="",
+        key=config.key,
+        agent=config.agent,
+        model=config.model,
+        scene=config.scene,
+        trial=config.trial,
+        sandbox=config.sandbox,
+        threshold=config.threshold,
+        error=error,
+        skipped=skipped,
+        started_at=now,
+        finished_at=now,
+    )

@@ -87,10 +87,10 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep the tasks that a job file names, and of these this machine's slice."""
     run = existing_run(config)
-    if run is not None and run.job is not None and (run.job.include or run.job.exclude):
+    if run is not None and run.job_file is not None and (run.job_file.include or run.job_file.exclude):
         from pytest_benchflow.plugin.job_files import keep_named
 
-        keep_named(config, items, run.job)
+        keep_named(config, items, run.job_file)
     if run is not None and run.settings.shard is not None:
         from pytest_benchflow.plugin.selection import keep_shard
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def header(run: BenchSession, n_items: int) -> list[str]:
     """Return one line, and what else is to know: who runs, where and why there, how many, and where the results go."""
-    played = ((cell.agent, cell.model) for cell in run.cells(1))
+    played = ((cell.agent, cell.model) for cell in run.cells())
     agents = ", ".join(dict.fromkeys("/".join(part for part in pair if part) for pair in played))
     what = f"{n_items} rollout" + ("" if n_items == 1 else "s")
     place = run.settings.jobs_dir / run.job_name
@@ -62,12 +62,14 @@ class Controller:
 
         workerinput["bf_run_id"], workerinput["bf_job_name"] = job_of(self._config)
         if is_asked_for(self._config):
-            workerinput["bf_sources"] = get_session(self._config).sources
+            run = get_session(self._config)
+            workerinput["bf_run_id"], workerinput["bf_job_name"] = run.run_id, run.job_name
+            workerinput["bf_sources"] = run.sources
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: object, ids: Sequence[str]) -> None:
         """Learn which items there are; the controller itself never collects."""
-        ours = [nodeid for nodeid in ids if _is_ours(nodeid)]
+        ours = [nodeid for nodeid in ids if is_of_task_file(nodeid)]
         if ours and not self._expected:
             self._expected = ours
             self._check()
@@ -75,7 +77,7 @@ class Controller:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take results out of reports."""
-        if report.failed and _is_ours(report.nodeid) and not self._knows(report):
+        if report.failed and is_of_task_file(report.nodeid) and not self._knows(report):
             self._lose(report)
         if hasattr(report, "bf") or self._results is not None:
             self._gathered().add(report)
@@ -108,13 +110,13 @@ class Controller:
     def _lose(self, report: pytest.TestReport) -> None:
         """Make a result for an item that failed without one, for its worker died."""
         from pytest_benchflow.core.errors import BenchflowError
-        from pytest_benchflow.plugin.items import Cell
+        from pytest_benchflow.jobs import Cell
         from pytest_benchflow.plugin.reports import no_rollout
         from pytest_benchflow.rollout import ErrorInfo
 
         run = get_session(self._config)
         file, _, name = report.nodeid.rpartition("::")
-        cell = next((cell for cell in run.cells(1) if _is_of(name, cell.name)), Cell(name, None, 1, name))
+        cell = next((cell for cell in run.cells() if _is_of(name, cell.name)), Cell(name, None, 1, name))
         task = self._config.rootpath / file
         error = ErrorInfo.of(BenchflowError(report.longreprtext.partition("\n")[0]), "create")
         result = no_rollout(run, cell, (task.parent.name, task.parent), error=error)
@@ -195,7 +197,7 @@ class Controller:
 
         names = {nodeid.rpartition("::")[2] for nodeid in self._expected}
         # A task may ask for more trials than the others; its cells differ from theirs in nothing but the number.
-        cells = [cell for cell in run.cells(1) if any(_is_of(name, cell.name) for name in names)]
+        cells = [cell for cell in run.cells() if any(_is_of(name, cell.name) for name in names)]
         refuse_missing(run, cells, self._config.rootpath / self._expected[0].rpartition("::")[0])
 
     def _say_header(self, n_items: int) -> None:
@@ -212,7 +214,8 @@ def _is_of(name: str, cell: str) -> bool:
     return name == cell or name.rpartition("/")[0] == cell
 
 
-def _is_ours(nodeid: str) -> bool:
+def is_of_task_file(nodeid: str) -> bool:
+    """Tell whether a node id is that of a collected rollout, not of a test in Python."""
     return _IN_TASK_FILE.search(nodeid) is not None
 
 

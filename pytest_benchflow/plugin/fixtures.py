@@ -110,7 +110,7 @@ def bf_rollout(request: pytest.FixtureRequest, bf_prepared: Rollout, bf_agent: A
 def bf_run(request: pytest.FixtureRequest) -> Callable[[RolloutConfig], RolloutResult]:
     """A function that runs a whole rollout and returns its result."""
     run = _run(request)
-    return lambda config: run.wait(run.rollout(config))
+    return run.run
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_benchflow.core.errors import BenchflowError, UsageError
 from pytest_benchflow.core.text import did_you_mean
-from pytest_benchflow.plugin.items import SceneChoice
+from pytest_benchflow.jobs import SceneChoice
 
 if TYPE_CHECKING:
     from pytest_benchflow.plugin.session import BenchSession
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def add_sources(run: BenchSession) -> None:
     """Collect what `--bf-source` and the job file name, instead of the default paths if no path was given."""
-    listed = [str(path) for path in run.job.tasks] if run.job is not None else []
+    listed = [str(path) for path in run.job_file.tasks] if run.job_file is not None else []
     if not run.settings.source and not listed:
         return
     given = run.config.option.file_or_dir
@@ -98,18 +98,18 @@ def refuse_idle_options(config: pytest.Config, files: Sequence[RolloutFile]) -> 
 def choice_of(file: RolloutFile) -> SceneChoice:
     """Return what the matrix needs to know about a scene file."""
     if not file.pins_agents:
-        return SceneChoice(file.name, trials=file.trials)
+        return SceneChoice(file.name)
     scenes = file.scenes_for()
     if scenes:
         first = scenes[0].roles[0]
-        return SceneChoice(file.name, first.agent, first.model, file.trials)
-    return SceneChoice(file.name, file.agents[0].name, file.agents[0].model, file.trials)
+        return SceneChoice(file.name, first.agent, first.model)
+    return SceneChoice(file.name, file.agents[0].name, file.agents[0].model)
 
 
-def idle_keys(file: RolloutFile) -> list[str]:
-    """Return what a file says that has no effect here."""
-    retry = [f"{file.path}: retry has no effect here; use bf run, which tries again"] if file.retry else []
-    return [*map(str, file.warnings), *retry]
+def idle_keys(file: RolloutFile, job: RolloutFile | None) -> list[str]:
+    """Return what a file says that has no effect: a scene file cannot say how a whole job is retried."""
+    retry = [f"{file.path}: retry has no effect in a scene file; use --bf-retries"] if file.retry else []
+    return [*map(str, file.warnings), *(retry if file is not job else [])]
 
 
 def without_players(job: RolloutFile) -> RolloutFile:

@@ -15,7 +15,7 @@ from pytest_benchflow.plugin.session import BenchSession
 from pytest_benchflow.rollout import demand_variables, refuse_unsupported
 
 if TYPE_CHECKING:
-    from pytest_benchflow.plugin.items import Cell
+    from pytest_benchflow.jobs import Cell
     from pytest_benchflow.sandboxes import Backend
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -15,7 +15,7 @@ import pytest
 from pytest_benchflow.plugin.stash import RESULT, existing_run, get_session
 
 if TYPE_CHECKING:
-    from pytest_benchflow.plugin.items import Cell
+    from pytest_benchflow.jobs import Cell
     from pytest_benchflow.plugin.session import BenchSession
     from pytest_benchflow.reporting import Entry, Report
     from pytest_benchflow.rollout import ErrorInfo, RolloutResult
@@ -31,12 +31,14 @@ class Results:
     started_at: str = ""
     raw: dict[str, dict[str, object]] = field(default_factory=dict)
     outcomes: dict[str, str] = field(default_factory=dict)
+    n_reused: int = 0
 
     def add(self, report: pytest.TestReport) -> None:
         """Take what a report of any phase says about a rollout."""
         raw: dict[str, object] | None = getattr(report, "bf", None)
         if raw is not None:
             self.raw[report.nodeid] = raw
+            self.n_reused += getattr(report, "bf_reused", False)
             self.outcomes[report.nodeid] = "quarantined" if getattr(report, "bf_quarantine", False) else "passed"
         if report.nodeid in self.raw and self.outcomes[report.nodeid] != "quarantined":
             self._judge(report)
@@ -68,9 +70,12 @@ class Results:
         )
 
     def notes(self) -> list[str]:
-        """Return what the rollouts have to say, each thing once, the most common first."""
+        """Return what there is to know of the rollouts, each thing once, the most common first."""
         found = Counter(note for raw in self.raw.values() for note in cast("list[str]", raw["notes"]))
-        return [f"{note} ({count} rollouts)" if count > 1 else note for note, count in found.most_common()]
+        reused = (
+            [f"{self.n_reused} of {len(self.raw)} scores are of an earlier run of this job"] if self.n_reused else []
+        )
+        return reused + [f"{note} ({count} rollouts)" if count > 1 else note for note, count in found.most_common()]
 
     def job_directory(self) -> str | None:
         """Return where the results are, None if there are none."""
@@ -139,6 +144,7 @@ def amend(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRep
         # Plain data only: a value that execnet cannot carry would lose the item without a word.
         report.bf = result.model_dump(mode="json")  # type: ignore[attr-defined]
         report.bf_quarantine = _is_quarantined(item)  # type: ignore[attr-defined]
+        report.bf_reused = item.nodeid in get_session(item.config).reused  # type: ignore[attr-defined]
     if result is not None and report.failed and report.when in ("setup", "call"):
         _show(item, report, result)
     if report.failed:
@@ -174,24 +180,18 @@ def no_rollout(
     run: BenchSession, cell: Cell, task: tuple[str, Path], *, error: ErrorInfo | None, skipped: str | None = None
 ) -> RolloutResult:
     """Return the result of an item that never had a rollout; the task is given by name and directory."""
-    from pytest_benchflow.rollout import RolloutResult, utc_now
+    from pytest_benchflow.jobs import not_started
 
-    now = utc_now()
-    return RolloutResult(
-        task_name=task[0],
-        task_path=str(task[1]),
-        rollout_name="",
+    config = replace(
+        run.defaults,
+        task_path=task[1],
         agent=cell.agent,
         model=cell.model,
         scene=cell.scene,
         trial=cell.trial,
         sandbox=run.sandbox_name,
-        threshold=run.defaults.threshold,
-        error=error,
-        skipped=skipped,
-        started_at=now,
-        finished_at=now,
     )
+    return not_started(config, name=task[0], error=error, skipped=skipped)
 
 
 def _error(raised: BaseException) -> ErrorInfo:

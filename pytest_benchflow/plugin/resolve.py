@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ import pytest
 
 from pytest_benchflow.core.errors import UsageError
 from pytest_benchflow.core.settings import Layer, Source, merge, settings_of
+from pytest_benchflow.jobs import AgentChoice
 from pytest_benchflow.plugin.settings import Settings, require_writable
 from pytest_benchflow.plugin.stash import expect_type
 from pytest_benchflow.rollout import RolloutConfig
@@ -22,7 +23,7 @@ from pytest_benchflow.rollout.settings import JobName, RolloutSettings, RunSetti
 
 if TYPE_CHECKING:
     from pytest_benchflow.agents import AgentRegistry
-    from pytest_benchflow.plugin.items import Cell
+    from pytest_benchflow.jobs import Cell
     from pytest_benchflow.plugin.session import BenchSession
     from pytest_benchflow.rollout import RolloutFile
     from pytest_benchflow.tasks import RunHints, Task
@@ -31,14 +32,6 @@ _RUN, _ROLLOUT = settings_of(RunSettings), settings_of(RolloutSettings)
 _MARKED = {declared.marker: declared for declared in _ROLLOUT.values() if declared.marker is not None}
 _EXAMPLES = {"bf_threshold": "0.8", "bf_timeout": "600"}
 _MAX_CONCURRENCY = 16
-
-
-@dataclass(frozen=True, slots=True)
-class AgentChoice:
-    """One agent of the matrix with the models it is to run; no model means the agent's own default."""
-
-    name: str
-    models: tuple[str | None, ...] = (None,)
 
 
 def default_concurrency() -> int:
@@ -96,10 +89,20 @@ def with_own_models(choice: AgentChoice, agents: AgentRegistry) -> AgentChoice:
     return replace(choice, models=tuple(own) or (None,))
 
 
-def trials_of(session: BenchSession, folder: str, name: str, hints: RunHints) -> int:
-    """Return how often a task is to run."""
+def trials_of(session: BenchSession, folder: str, name: str, hints: RunHints) -> tuple[int, ...]:
+    """Return how often a task is to run: one number for each scene of the run, or one if it has no scenes."""
     layers = (*session.layers, session.given.override_for(folder, name), _task_layer(hints))
+    files: list[RolloutFile | None] = [*session.scenes.values()]
+    return tuple(_trials([*layers, *_scene_layer(session, file)]) for file in files or [None])
+
+
+def _trials(layers: Sequence[Layer]) -> int:
     return int(merge([_RUN["trials"]], *layers).get("trials", RunSettings.trials))
+
+
+def _scene_layer(session: BenchSession, file: RolloutFile | None) -> list[Layer]:
+    """Return what a scene file says; a job file that has scenes of its own is a layer of the run already."""
+    return [] if file is None or file is session.job_file else [file.layer("scene file")]
 
 
 def rollout_config(session: BenchSession, node: pytest.Item, task: Task) -> RolloutConfig:
@@ -111,14 +114,13 @@ def rollout_config(session: BenchSession, node: pytest.Item, task: Task) -> Roll
     scene = session.scenes.get(cell.scene) if cell is not None and cell.scene is not None else None
     path = os.path.relpath(task.path, session.config.rootpath)
     layers = [_markers(node), session.given.override_for(path, task.name), _task_layer(task.run), *session.layers]
-    if scene is not None and scene is not session.job:
-        layers.append(scene.layer("scene file"))
+    layers += _scene_layer(session, scene)
     values = merge(_ROLLOUT.values(), *layers)
     if values.get("sandbox", "auto") == session.defaults.sandbox:
         values["sandbox"] = session.sandbox_name
     first = session.agent_choices[0]
     agent, model = (cell.agent, cell.model) if cell else (first.name, first.models[0])
-    for file in (session.job, scene):
+    for file in (session.job_file, scene):
         values |= {} if file is None else _players(file, agent, model, values)
     config = RolloutConfig(
         task_path=task.path,
@@ -126,8 +128,8 @@ def rollout_config(session: BenchSession, node: pytest.Item, task: Task) -> Roll
         model=model,
         trial=cell.trial if cell else _trial_of(node),
         scene=cell.scene if cell else None,
-        jobs_dir=session.job_directory.parent,
-        job_name=session.job_directory.name,
+        jobs_dir=session.job.directory.parent,
+        job_name=session.job.directory.name,
         key=node.nodeid,
         **values,
     )

@@ -6,10 +6,11 @@ import gc
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ from pytest_benchflow.plugin.session import BenchSession, EngineProxy
 from pytest_benchflow.plugin.stash import RESULT, as_pytest_outcome
 
 if TYPE_CHECKING:
-    from pytest_benchflow.rollout import RolloutResult
+    from pytest_benchflow.rollout import Rollout, RolloutResult
 
 
 CHAIN = ("bf_task", "bf_config", "bf_sandbox", "bf_agent", "bf_session", "bf_rollout", "bf_result", "bf_run")
@@ -65,6 +66,52 @@ def _is_from_conftest(definition: pytest.FixtureDef[object]) -> bool:
 _LATER_LINKS = frozenset({"bf_sandbox", "bf_agent", "bf_session", "bf_rollout"})
 
 
+class Ahead:
+    """The rollouts of items that pytest has not reached yet.
+
+    Each is resolved here, on pytest's own thread: hooks are called and task files read where users expect it, a few
+    ahead of the free places. Whenever a rollout ends, whoever waits on this thread resolves the next ones.
+    """
+
+    def __init__(self, run: BenchSession, items: Iterable[RolloutItem]) -> None:
+        self._run = run
+        self._items = iter(items)
+        self._futures: dict[str, Future[RolloutResult]] = {}
+        self._n_unfinished = 0
+        self._ended: SimpleQueue[None] = SimpleQueue()
+
+    def fill(self) -> None:
+        """Resolve and queue rollouts, until as many wait as are in flight."""
+        while self._n_unfinished < 2 * self._run.engine.width:
+            item = next(self._items, None)
+            if item is None:
+                return
+            if can_start_early(item):
+                self._futures[item.nodeid] = future = self._submit(item)
+                self._n_unfinished += 1
+                future.add_done_callback(lambda _: self._ended.put(None))
+
+    def result_of(self, nodeid: str) -> RolloutResult | None:
+        """Wait for a rollout that was queued; None if it was not."""
+        future = self._futures.pop(nodeid, None)
+        if future is None:
+            return None
+        while not future.done() or not self._ended.empty():
+            self._ended.get()
+            self._n_unfinished -= 1
+            self.fill()
+        return future.result()
+
+    def _submit(self, item: RolloutItem) -> Future[RolloutResult]:
+        try:
+            task = self._run.task_of(item)
+            return self._run.submit(self._run.config_of(item, task), task)
+        except Exception as error:  # it is this item's own, and told when pytest reaches it
+            failed: Future[RolloutResult] = Future()
+            failed.set_exception(error)
+            return failed
+
+
 @contextmanager
 def rollouts_in_flight(session: pytest.Session, run: BenchSession) -> Iterator[None]:
     """Keep the engine busy with the selected items while pytest goes through them, and stop it at the end."""
@@ -77,7 +124,8 @@ def rollouts_in_flight(session: pytest.Session, run: BenchSession) -> Iterator[N
                     _check(run, items)
                     # Almost all of the package has been imported by now, and stays.
                     gc.freeze()
-                _submit(run, items)
+                run.ahead = Ahead(run, items)
+                run.ahead.fill()
             yield
     finally:
         run.close()
@@ -88,20 +136,22 @@ def rollouts_in_flight(session: pytest.Session, run: BenchSession) -> Iterator[N
 def result_for(run: BenchSession, request: pytest.FixtureRequest) -> RolloutResult:
     """Wait for the node's rollout, or run it now, and keep its result with the node."""
     node = request.node
-    future = run.futures.pop(node.nodeid, None)
-    if future is not None:
-        with as_pytest_outcome():
-            result = future.result()
-    elif later := overridden(node) & _LATER_LINKS:
-        if "bf_session" in later:
-            request.getfixturevalue("bf_session")  # the session it leaves open is the one that the agent works in
-        rollout = EngineProxy.unwrap(request.getfixturevalue("bf_rollout"))
-        result = run.wait(rollout.finish())
-    else:
-        task, config = request.getfixturevalue("bf_task"), request.getfixturevalue("bf_config")
-        result = run.wait(run.rollout(config, task))
+    with as_pytest_outcome():
+        result = run.ahead.result_of(node.nodeid) if run.ahead is not None else None
+    if result is None:
+        result = _run_now(run, request)
     node.stash[RESULT] = result
     return result
+
+
+def _run_now(run: BenchSession, request: pytest.FixtureRequest) -> RolloutResult:
+    later = overridden(request.node) & _LATER_LINKS
+    if not later:
+        return run.run(request.getfixturevalue("bf_config"), request.getfixturevalue("bf_task"))
+    if "bf_session" in later:
+        request.getfixturevalue("bf_session")  # the session it leaves open is the one that the agent works in
+    rollout: Rollout = EngineProxy.unwrap(request.getfixturevalue("bf_rollout"))
+    return run.wait(rollout.finish())
 
 
 def _settle_memory() -> None:
@@ -125,12 +175,6 @@ def _check(run: BenchSession, items: list[RolloutItem]) -> None:
         run.engine.call(run.preflight())
     except BenchflowError as error:
         raise pytest.UsageError(str(error)) from None
-
-
-def _submit(run: BenchSession, items: list[RolloutItem]) -> None:
-    for item in items:
-        if can_start_early(item):
-            run.futures[item.nodeid] = run.engine.submit(partial(run.rollout_of, item))
 
 
 @contextmanager

@@ -12,15 +12,14 @@ import time
 import uuid
 from collections.abc import Coroutine
 from concurrent.futures import Future
-from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pytest
 
 from pytest_benchflow.core.settings import merge, settings_of
-from pytest_benchflow.plugin.items import Cell, SceneChoice, cells
+from pytest_benchflow.plugin.controller import is_of_task_file
 from pytest_benchflow.plugin.resolve import (
     choose_agents,
     default_concurrency,
@@ -37,8 +36,8 @@ from pytest_benchflow.rollout.settings import RolloutSettings, RunSettings
 
 if TYPE_CHECKING:
     from pytest_benchflow.agents import AgentRegistry
-    from pytest_benchflow.jobs import Engine
-    from pytest_benchflow.plugin.items import RolloutItem
+    from pytest_benchflow.jobs import Cell, Engine, Job, SceneChoice
+    from pytest_benchflow.plugin.run_loop import Ahead
     from pytest_benchflow.rollout import Resources, Rollout, RolloutFile, RolloutResult
     from pytest_benchflow.sandboxes import SandboxRegistry
     from pytest_benchflow.tasks import Task, TaskIndex
@@ -80,14 +79,15 @@ class EngineProxy:
 
 
 _JOB = pytest.StashKey[tuple[str, str]]()
+_KEPT_TASKS = 64
 
 
 def job_of(config: pytest.Config) -> tuple[str, str]:
-    """Return id and name of this run's job: the same in all its processes, and no directory is made for it yet."""
+    """Return an id and a name for this run's job, if nobody names it: the same in all its processes."""
     if _JOB not in config.stash:
         handed: dict[str, str] = getattr(config, "workerinput", {})
-        name = config.getoption("bf_job_name") or time.strftime("%Y-%m-%d__%H-%M-%S")
-        config.stash[_JOB] = (handed.get("bf_run_id") or uuid.uuid4().hex, handed.get("bf_job_name") or name)
+        now = time.strftime("%Y-%m-%d__%H-%M-%S")
+        config.stash[_JOB] = handed.get("bf_run_id") or uuid.uuid4().hex, handed.get("bf_job_name") or now
     return config.stash[_JOB]
 
 
@@ -98,17 +98,18 @@ class BenchSession:
         self.config = config
         self.is_worker = hasattr(config, "workerinput")
         self.given: Settings = read_settings(config)
-        self.job = self._read_job()
-        self.settings: RunSettings = run_settings(config, self.given, self.job)
-        self.layers = (*self.given.layers, *([] if self.job is None else [self.job.layer("job file")]))
-        self.run_id, self.job_name = job_of(config)
-        if self.settings.job_name is not None:
-            self.job_name = self.settings.job_name
+        self.job_file = self._read_job()
+        self.settings: RunSettings = run_settings(config, self.given, self.job_file)
+        self.layers = (*self.given.layers, *([] if self.job_file is None else [self.job_file.layer("job file")]))
+        self.run_id, self.job_name = self._name_job()
         self._engine: Engine | None = None
-        self._cells: dict[int, list[Cell]] = {}
+        self._cells: dict[tuple[int, ...], list[Cell]] = {}
+        self._tasks: dict[Path, Task] = {}
         self.notes: list[str] = []
-        self.futures: dict[str, Future[RolloutResult]] = {}
-        choices = choose_agents(self.given, self.settings, self.job)
+        self.ahead: Ahead | None = None
+        self.reused: set[str] = set()
+        """The keys of rollouts whose score is of an earlier run of the job."""
+        choices = choose_agents(self.given, self.settings, self.job_file)
         for name in (*(choice.name for choice in choices), *self._scene_agents()):
             self.agents.get(name)
         self._note_files()
@@ -169,11 +170,11 @@ class BenchSession:
     @cached_property
     def scenes(self) -> dict[str, RolloutFile]:
         """The scene axis by name: scene files, and a job file that has scenes."""
-        if not self.settings.scene and self.job is None:
+        if not self.settings.scene and self.job_file is None:
             return {}
         from pytest_benchflow.plugin.job_files import find_scene_files, read_scenes, refuse_idle_options
 
-        own = {self.job.name: self.job} if self.job is not None and self.job.scenes else {}
+        own = {self.job_file.name: self.job_file} if self.job_file is not None and self.job_file.scenes else {}
         words = () if self.settings.selftest else self.settings.scene
         here = self.config.rootpath if self.config.getoption("bf_scene") is None else self.config.invocation_params.dir
         files = {**own, **read_scenes(find_scene_files(words, self.config.rootpath, here))}
@@ -211,21 +212,46 @@ class BenchSession:
         self.config.hook.pytest_bf_register_services(registry=services)
         return Resources(self.agents, self.sandboxes, services)
 
+    def _name_job(self) -> tuple[str, str]:
+        """Return the id of the run and its job's name: the same in all its processes, and nothing is made yet."""
+        run_id, unnamed = job_of(self.config)
+        if self.is_worker:
+            return run_id, unnamed
+        if not self.settings.resume:
+            return run_id, self.settings.job_name or unnamed
+        from pytest_benchflow.jobs import newest_job, owner_of
+
+        name = self.settings.job_name or newest_job(self.settings.jobs_dir)
+        return owner_of(self.settings.jobs_dir / name) or run_id, name
+
     @cached_property
-    def job_directory(self) -> Path:
-        """The job's directory, made on first use and shared by all processes of the run."""
-        from pytest_benchflow.jobs import claim_job_directory
+    def job(self) -> Job:
+        """This run's job; its directory is made on first use and shared by all processes of the run."""
+        from pytest_benchflow.jobs import open_job, retry_policy
 
-        exact = self.config.getoption("bf_job_name") is not None
-        return claim_job_directory(self.settings.jobs_dir, self.job_name, self.run_id, exact=exact)
+        job = open_job(
+            self.settings.jobs_dir,
+            self.job_name,
+            self.run_id,
+            exact=self.config.getoption("bf_job_name") is not None,
+            resume=self.settings.resume,
+            retry=retry_policy(None if self.job_file is None else self.job_file.retry, self.settings.retries),
+        )
+        if not self.is_worker:
+            job.hold()
+            job.refuse_others({(cell.agent, cell.model) for cell in self.cells()}, is_of_task_file)
+        return job
 
-    def cells(self, trials: int) -> list[Cell]:
-        """Return the cells of a task that asks for so many trials; they are the same for every such task."""
-        if trials not in self._cells:
-            self._cells[trials] = cells(
-                self.agent_choices, trials, lambda name: self.agents.get(name).takes_model, self._scene_choices()
+    def cells(self, trials: tuple[int, ...] | None = None) -> list[Cell]:
+        """Return the cells of a task that asks for so many trials of each scene; without trials, one cell of each."""
+        from pytest_benchflow.jobs import cells
+
+        wanted = trials or (1,) * max(1, len(self.scenes))
+        if wanted not in self._cells:
+            self._cells[wanted] = cells(
+                self.agent_choices, wanted, lambda name: self.agents.get(name).takes_model, self._scene_choices()
             )
-        return self._cells[trials]
+        return self._cells[wanted]
 
     def _scene_agents(self) -> list[str]:
         """Return the agents that scene files name; reading them here makes what is wrong with them a usage error."""
@@ -234,11 +260,11 @@ class BenchSession:
 
     def _note_files(self) -> None:
         """Remember what scene and job files say that has no effect."""
-        files = {id(file): file for file in (self.job, *self.scenes.values()) if file is not None}
+        files = {id(file): file for file in (self.job_file, *self.scenes.values()) if file is not None}
         if files:
             from pytest_benchflow.plugin.job_files import idle_keys
 
-            self.notes += [note for file in files.values() for note in idle_keys(file)]
+            self.notes += [note for file in files.values() for note in idle_keys(file, self.job_file)]
 
     def _scene_choices(self) -> list[SceneChoice]:
         if not self.scenes:
@@ -255,12 +281,14 @@ class BenchSession:
     async def preflight(self) -> None:
         """Raise one clear error if no rollout could start: no sandbox works here, or the job's name is taken."""
         await self.resources.backend(self.sandbox_name)
-        _ = self.job_directory  # last, so that a run that cannot start leaves none behind
+        _ = self.job  # last, so that a run that cannot start leaves none behind
 
     def close(self) -> None:
         """Stop everything that still runs; idempotent."""
         if self._engine is not None:
             self._engine.close()
+        if "job" in self.__dict__:
+            self.job.close()
 
     def wait(self, coroutine: Coroutine[object, object, T]) -> T:
         """Run a coroutine on the engine; what goes wrong becomes a short pytest error or skip."""
@@ -274,36 +302,51 @@ class BenchSession:
     def task_of(self, node: pytest.Item) -> Task:
         """Return the task of a collected item, or the one that a test's `bf_task` marker names."""
         from pytest_benchflow.plugin.items import RolloutItem
-        from pytest_benchflow.tasks import load_task
 
         path = Path(node.head.file) if isinstance(node, RolloutItem) else marked_task(node)
-        return modified_task(node, load_task(path))
+        return modified_task(node, self._load(path))
+
+    def _load(self, path: Path) -> Task:
+        """Read a task file once for all its items, which follow each other."""
+        from pytest_benchflow.tasks import load_task
+
+        if path not in self._tasks:
+            if len(self._tasks) >= _KEPT_TASKS:
+                self._tasks.clear()
+            self._tasks[path] = load_task(path)
+        return self._tasks[path]
 
     def config_of(self, node: pytest.Item, task: Task) -> RolloutConfig:
         """Return the configuration of a node's rollout."""
         return rollout_config(self, node, task)
 
-    def open_rollout(self, config: RolloutConfig, task: Task | None = None) -> Rollout:
+    def submit(self, config: RolloutConfig, task: Task) -> Future[RolloutResult]:
+        """Queue a rollout, unless an earlier run of the job has its score."""
+        earlier = self._earlier(config, task)
+        if earlier is None:
+            return self.engine.submit(partial(self.job.run, config, task, self.resources, self._on_phase))
+        done: Future[RolloutResult] = Future()
+        done.set_result(earlier)
+        return done
+
+    def run(self, config: RolloutConfig, task: Task | None = None) -> RolloutResult:
+        """Run a whole rollout now, beside those that are queued."""
+        expect_type(config, RolloutConfig, "the configuration", "is")
+        task = task or self._load(config.task_path)
+        return self._earlier(config, task) or self.wait(self.job.run(config, task, self.resources, self._on_phase))
+
+    def _earlier(self, config: RolloutConfig, task: Task) -> RolloutResult | None:
+        result = self.job.finished(config, task)
+        if result is not None:
+            self.reused.add(config.key)
+        return result
+
+    def open_rollout(self, config: RolloutConfig, task: Task) -> Rollout:
         """Return a rollout of this run; nothing has started yet."""
         from pytest_benchflow.rollout import Rollout
-        from pytest_benchflow.tasks import load_task
 
         expect_type(config, RolloutConfig, "the configuration", "is")
-        config = (
-            config
-            if config.job_name
-            else replace(config, jobs_dir=self.job_directory.parent, job_name=self.job_directory.name)
-        )
-        return Rollout(config, self.resources, task or load_task(config.task_path), on_phase=self._on_phase)
-
-    async def rollout(self, config: RolloutConfig, task: Task | None = None) -> RolloutResult:
-        """Run a whole rollout."""
-        return await self.open_rollout(config, task).run()
-
-    async def rollout_of(self, item: RolloutItem) -> RolloutResult:
-        """Run the rollout of a collected item."""
-        task = self.task_of(item)
-        return await self.rollout(self.config_of(item, task), task)
+        return Rollout(self.job.place(config), self.resources, task, on_phase=self._on_phase)
 
     def _on_phase(self, rollout: Rollout, phase: str) -> None:
         with attribute_errors_to("pytest_bf_rollout_phase"):

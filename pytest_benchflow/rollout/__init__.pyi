@@ -28,6 +28,7 @@ from .rollout import (
     Rollout as Rollout,
     make_config as make_config,
     run_rollout as run_rollout,
+    shared_settings as shared_settings,
 )
 from .scenes import (
     Role as Role,

@@ -230,6 +230,7 @@ class Recorder:
             task_path=str(self.task.path),
             task_digest=self.digest,
             rollout_name=self.name,
+            key=self.config.key,
             agent=self.agent,
             agent_name=self.agent_name,
             agent_version=self.agent_version,

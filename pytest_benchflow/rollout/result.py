@@ -64,6 +64,7 @@ class RolloutResult(_Record):
     task_path: str
     task_digest: str | None = None
     rollout_name: str
+    key: str = Field(default="", description="what the rollout is called in its job: a node id, for example")
     agent: str
     agent_name: str | None = Field(default=None, description="what the agent calls itself")
     agent_version: str | None = None

@@ -7,9 +7,9 @@ import os
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pytest_benchflow.agents import Agent, AgentRegistry, Session
 from pytest_benchflow.core.errors import BenchflowError, CannotRunHere, Category, UsageError
@@ -412,6 +412,12 @@ def make_config(given: Mapping[str, Any]) -> RolloutConfig:
     if "skills_dir" in said:
         said.setdefault("skill_mode", "with-skill")
     return RolloutConfig(**said)
+
+
+def shared_settings(given: object) -> dict[str, Any]:
+    """Return what another dataclass says of a rollout under the names of a rollout's own configuration."""
+    names = {each.name for each in fields(RolloutConfig)}
+    return {each.name: getattr(given, each.name) for each in fields(cast("Any", given)) if each.name in names}
 
 
 async def run_rollout(

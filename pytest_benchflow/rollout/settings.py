@@ -305,6 +305,23 @@ class RunSettings:
         shown="timestamp",
         ini=False,
     )
+    resume: bool = setting(
+        False,
+        Flag(),
+        "continue the job of that name, or the newest one: only what has no score yet is run",
+        option="--bf-resume",
+        ini=False,
+        file=False,
+    )
+    retries: int | None = setting(
+        None,
+        Count(at_least=0),
+        "how often a rollout that failed for reasons of the harness is tried again",
+        option="--bf-retries",
+        metavar="N",
+        shown="1",
+        file=False,
+    )
     json: Path | None = setting(
         None, PathTo(), "write all results to one JSON file", option="--bf-json", metavar="FILE", file=False
     )

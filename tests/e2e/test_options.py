@@ -292,7 +292,7 @@ def test_a_job_name_that_is_taken_is_refused_before_anything_runs(project: Proje
         again = project.run("tasks", "--bf-job-name=mine", *workers)
         assert again.ret == pytest.ExitCode.USAGE_ERROR
         assert (
-            "jobs/mine exists already; choose another --bf-job-name or remove it"
+            "jobs/mine exists already; choose another --bf-job-name, remove it, or continue it with --bf-resume"
             in again.stderr.str() + again.stdout.str()
         )
         assert len(project.rollout_dirs()) == 1

@@ -38,7 +38,9 @@ def test_another_run_gets_another_one(tmp_path: Path) -> None:
 
 def test_another_run_is_refused_a_name_it_asked_for(tmp_path: Path) -> None:
     claim_job_directory(tmp_path, "mine", "run-1", exact=True)
-    with pytest.raises(UsageError, match=r"mine exists already; choose another --bf-job-name or remove it"):
+    with pytest.raises(
+        UsageError, match=r"mine exists already; choose another --bf-job-name, remove it, or continue it"
+    ):
         claim_job_directory(tmp_path, "mine", "run-2", exact=True)
 
 

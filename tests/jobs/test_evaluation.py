@@ -169,10 +169,10 @@ async def test_a_named_job_is_continued(tasks: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda tasks: replace(CONFIG, agent="nop"), "holds results of oracle; choose another job_name"),
+        (lambda tasks: replace(CONFIG, agent="nop"), "has results of oracle; choose another job name"),
         (
             lambda tasks: (tasks / "good/instruction.md").write_text("Something else.") and CONFIG,
-            "holds a result of another version of the task good; choose another job_name",
+            "has a result of another version of the task .*good; choose another job name",
         ),
     ],
 )
@@ -192,7 +192,7 @@ async def test_a_job_without_a_name_is_always_a_new_one(tasks: Path) -> None:
 
 async def test_two_runs_do_not_share_a_job(tasks: Path) -> None:
     async def run_the_same(name: str, result: RolloutResult) -> None:
-        with pytest.raises(ValueError, match="is in use by another run; wait for it"):
+        with pytest.raises(UsageError, match="is in use by another run; wait for it"):
             await evaluation(tasks / "good", job_name="mine").run()
 
     result = await evaluation(tasks / "good", job_name="mine", on_result=run_the_same).run()

@@ -156,7 +156,8 @@ class RolloutFile:
 
     def layer(self, name: LayerName) -> Layer:
         """Return what the file says of the settings of a run and of its rollouts."""
-        return Layer(name, self.values)
+        retries = (self.retry or {}).get("max_retries")
+        return Layer(name, self.values if retries is None else {**self.values, "retries": retries})
 
     def wants(self, *names: str) -> bool:
         """Tell whether a task, by any of its names, is among those that a job is to run."""
