@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,7 +53,7 @@ def show_metrics(directory: Path, *, benchmark: str, agent: str, model: str, as_
         print(f"there is no result in {directory}; name a job, or a folder of jobs", file=sys.stderr)
         return 2
     summary = metrics.summary()
-    print(json.dumps(summary, indent=2) if as_json else "\n".join(_lines(summary)))
+    print(json.dumps(summary, indent=2) if as_json else "\n".join(_lines(metrics.results, summary)))
     return 0
 
 
@@ -63,15 +64,19 @@ def _tell(name: str, result: RolloutResult) -> None:
     print(f"{result.status:7} {name}  {why}", flush=True)
 
 
-def _lines(summary: dict[str, Json]) -> list[str]:
+def _lines(results: Sequence[RolloutResult], summary: dict[str, Json]) -> list[str]:
+    """Return the table that pytest shows at the end of a run, and what else was counted."""
+    from pytest_benchflow.reporting import entries_of, group, summary_lines
+
     rows = [(key.replace("_", " "), _text(summary[key])) for key in (*_SHOWN, *_ALSO) if summary[key] is not None]
     for key in ("pass_rate_interval", "mean_reward_interval"):
         if (interval := summary[key]) is not None:
             assert isinstance(interval, list)
             rows.append((key.replace("_", " "), "–".join(map(_text, interval))))
     width = max(len(name) for name, _ in rows)
-    head = " ".join(str(summary[key]) for key in ("benchmark", "agent", "model") if summary[key])
-    return [head, *(f"  {name.ljust(width)}  {text}" for name, text in rows)]
+    named = " ".join(str(summary[key]) for key in ("benchmark", "agent", "model") if summary[key])
+    table = summary_lines(group(entries_of(results)))
+    return [named, *table, *(f"  {name.ljust(width)}  {text}" for name, text in rows)]
 
 
 def _text(value: Json) -> str:

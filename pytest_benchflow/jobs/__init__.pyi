@@ -25,6 +25,7 @@ from .matrix import (
 )
 from .metrics import (
     BenchmarkMetrics as BenchmarkMetrics,
+    Tally as Tally,
     TaskMetrics as TaskMetrics,
     bootstrap_interval as bootstrap_interval,
     collect_metrics as collect_metrics,

@@ -20,7 +20,7 @@ from pytest_benchflow.core.errors import BadValue, BenchflowError
 from pytest_benchflow.core.files import cache_directory
 from pytest_benchflow.jobs.engine import Engine
 from pytest_benchflow.jobs.job import Job, open_job, retry_policy
-from pytest_benchflow.jobs.metrics import BenchmarkMetrics, mean
+from pytest_benchflow.jobs.metrics import BenchmarkMetrics, Tally
 from pytest_benchflow.jobs.results import not_started, outcome_class
 from pytest_benchflow.jobs.retry import RetryConfig
 from pytest_benchflow.rollout import (
@@ -178,13 +178,12 @@ class EvaluationResult:
     @property
     def score_excl_errors(self) -> float:
         """Passed of those that were scored."""
-        scored = self.passed + self.failed
-        return self.passed / scored if scored else 0.0
+        return self._tally.pass_rate or 0.0
 
     @property
     def mean_reward(self) -> float | None:
         """The mean over what was scored."""
-        return mean([result.reward for result in self.results.values() if result.reward is not None])
+        return self._tally.mean_reward
 
     @property
     def task_failures(self) -> list[TaskFailure]:
@@ -211,6 +210,10 @@ class EvaluationResult:
         """Write `summary.json` into the job's directory."""
         head = {"job_name": self.job_name, "elapsed_sec": round(self.elapsed_sec, 1)}
         write_json(self.job_dir / SUMMARY, {**head, **self.metrics.summary()})
+
+    @property
+    def _tally(self) -> Tally:
+        return Tally.of([*self.results.values()])
 
     def _count(self, name: str) -> int:
         return sum(outcome_class(result) == name for result in self.results.values())

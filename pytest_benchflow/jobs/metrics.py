@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from pytest_benchflow.core.errors import Category
 from pytest_benchflow.jobs.results import latest_attempts, outcome_class, read_results
 
 if TYPE_CHECKING:
@@ -86,6 +87,83 @@ K = TypeVar("K")
 N = TypeVar("N", int, float)
 
 
+@dataclass(frozen=True)
+class Tally:
+    """What is counted over some rollouts, each by its status; rates and means are over those that were scored.
+
+    Every table, report and gate takes its numbers from here.
+    """
+
+    results: Sequence[RolloutResult]
+    statuses: Sequence[str]
+
+    @classmethod
+    def of(cls, results: Sequence[RolloutResult]) -> Tally:
+        """Count results as they are."""
+        return cls(results, [result.status for result in results])
+
+    def n(self, status: str) -> int:
+        """Return how many ended so: passed, failed, error, skipped or quarantined."""
+        return sum(each == status for each in self.statuses)
+
+    @property
+    def scored(self) -> list[RolloutResult]:
+        """Those that passed or failed."""
+        return self._having("passed", "failed")
+
+    @property
+    def pass_rate(self) -> float | None:
+        """Passed of those that were scored."""
+        return self.n("passed") / len(self.scored) if self.scored else None
+
+    @property
+    def pass_rate_interval(self) -> tuple[float, float] | None:
+        """The 95 % interval of the pass rate."""
+        return wilson_interval(self.n("passed"), len(self.scored)) if self.scored else None
+
+    @property
+    def mean_reward(self) -> float | None:
+        """The mean reward."""
+        return mean([result.reward for result in self.scored if result.reward is not None])
+
+    @property
+    def errors_by_category(self) -> dict[str, int]:
+        """How many errors there are of each category."""
+        errors = (result.error for result in self._having("error"))
+        return dict(sorted(Counter((error.category if error else Category.INTERNAL).value for error in errors).items()))
+
+    @property
+    def n_tool_calls(self) -> int:
+        """Tool calls of all rollouts."""
+        return sum(result.n_tool_calls for result in self.results)
+
+    @property
+    def tokens(self) -> int | None:
+        """Tokens in and out of all rollouts, None if no agent told."""
+        return _added([result.total_tokens for result in self.results])
+
+    @property
+    def cost_usd(self) -> float | None:
+        """What all rollouts cost, None if no agent told."""
+        return _added([result.cost_usd for result in self.results])
+
+    @property
+    def seconds(self) -> float:
+        """The time of all rollouts added up."""
+        return math.fsum(map(seconds_of, self.results))
+
+    def _having(self, *statuses: str) -> list[RolloutResult]:
+        return [result for result, status in zip(self.results, self.statuses, strict=True) if status in statuses]
+
+
+def seconds_of(result: RolloutResult) -> float:
+    """Return how long a rollout took, by its own clock where it has one."""
+    if "total" in result.timing:
+        return result.timing["total"]
+    began, ended = (datetime.fromisoformat(text) for text in (result.started_at, result.finished_at))
+    return (ended - began).total_seconds()
+
+
 def collect_metrics(results_dir: Path | str, benchmark: str = "", agent: str = "", model: str = "") -> BenchmarkMetrics:
     """Read every result below a directory; `agent` and `model` choose among several, or name them if unknown there."""
     stored = read_results(Path(results_dir))
@@ -125,7 +203,7 @@ class TaskMetrics:
             error=None if result.verifier_error else message,
             verifier_error=result.verifier_error,
             n_tool_calls=result.n_tool_calls,
-            duration_sec=_seconds(result),
+            duration_sec=seconds_of(result),
             agent=result.agent,
             model=result.model,
             scene=result.scene,
@@ -162,11 +240,10 @@ class BenchmarkMetrics:
 
     def summary(self) -> dict[str, Json]:
         """Return everything as plain data; unknown numbers are None, and averages are over what was scored."""
-        first = self.results[0] if self.results else None
-        head: dict[str, Json] = {
+        named: dict[str, Json] = {
             "benchmark": self.benchmark,
-            "agent": self.agent or (first.agent if first else ""),
-            "model": self.model or (first.model or "" if first else ""),
+            "agent": self.agent or _joined(result.agent for result in self.results),
+            "model": self.model or _joined(result.model for result in self.results),
         }
         configurations = _grouped(self.results, lambda r: (r.agent, r.model, r.scene))
         by_configuration: list[Json] = [
@@ -175,11 +252,14 @@ class BenchmarkMetrics:
         ]
         tasks = _grouped(self.results, lambda r: r.task_name)
         by_task: dict[str, Json] = {name: _of_task(members) for name, members in tasks.items()}
-        named = {name: _names(self.results, name) for name in ("passed", "failed", "errored", "verifier_errored")}
+        tasks_by_class: dict[str, Json] = {
+            f"{name}_tasks": [*_names(self.results, name)]
+            for name in ("passed", "failed", "errored", "verifier_errored")
+        }
         return {
-            **head,
+            **named,
             **_numbers(self),
-            **{f"{name}_tasks": [*names] for name, names in named.items()},
+            **tasks_by_class,
             "by_configuration": by_configuration,
             "by_task": by_task,
         }
@@ -199,43 +279,38 @@ class BenchmarkMetrics:
 
 def _numbers(metrics: BenchmarkMetrics) -> dict[str, Json]:
     results = metrics.results
+    tally = Tally.of(results)
     counts = Counter(map(outcome_class, results))
-    scored = [result for result in results if result.reward is not None]
-    passed, total, n = counts["passed"], len(results), len(scored)
-    rewards = _grouped(scored, lambda r: r.task_path)
-    clusters = [[result.reward or 0.0 for result in members] for members in rewards.values()]
+    passed, total, scored = tally.n("passed"), len(results), tally.scored
+    clusters = [[r.reward or 0.0 for r in members] for members in _grouped(scored, lambda r: r.task_path).values()]
     most = min((trials for trials, _ in metrics._trials()), default=0)
     at_k: dict[str, Json] = {str(k): metrics.pass_at(k) for k in range(1, min(most, _MAX_K) + 1)}
     all_k: dict[str, Json] = {str(k): metrics.pass_all(k) for k in range(1, min(most, _MAX_K) + 1)}
     return {
         "total": total,
-        "passed": passed,
-        "failed": counts["failed"],
-        "errored": counts["errored"],
-        "verifier_errored": counts["verifier_errored"],
-        "skipped": counts["skipped"],
+        **{name: counts[name] for name in ("passed", "failed", "errored", "verifier_errored", "skipped")},
         "score": f"{passed / total if total else 0.0:.1%}",
         "score_ratio": passed / total if total else 0.0,
-        "score_excl_errors": f"{passed / n if n else 0.0:.1%}",
-        "score_excl_errors_ratio": passed / n if n else 0.0,
-        "pass_rate": passed / n if n else None,
-        "pass_rate_interval": [*wilson_interval(passed, n)] if n else None,
-        "mean_reward": mean([reward for cluster in clusters for reward in cluster]),
+        "score_excl_errors": f"{tally.pass_rate or 0.0:.1%}",
+        "score_excl_errors_ratio": tally.pass_rate or 0.0,
+        "pass_rate": tally.pass_rate,
+        "pass_rate_interval": _listed(tally.pass_rate_interval),
+        "mean_reward": tally.mean_reward,
         "mean_reward_interval": _listed(bootstrap_interval(clusters)),
         "pass_at_k": at_k,
         "pass_all_k": all_k,
         "error_breakdown": _breakdown(results, "errored"),
         "verifier_error_breakdown": _breakdown(results, "verifier_errored"),
         "avg_tool_calls": mean([float(result.n_tool_calls) for result in scored]),
-        "avg_duration_sec": mean([_seconds(result) for result in scored]),
-        "duration_sec_percentiles": _percentiles([_seconds(result) for result in scored]),
-        **_usage(results),
+        "avg_duration_sec": mean([seconds_of(result) for result in scored]),
+        "duration_sec_percentiles": _percentiles([seconds_of(result) for result in scored]),
+        **_usage(tally),
     }
 
 
-def _usage(results: Sequence[RolloutResult]) -> dict[str, Json]:
-    told = [result for result in results if result.tokens.input is not None or result.tokens.output is not None]
-    costs = [result.cost_usd for result in results if result.cost_usd is not None]
+def _usage(tally: Tally) -> dict[str, Json]:
+    results = tally.results
+    known = [result for result in results if result.total_tokens is not None]
     sums = {
         name: _added([getattr(result.tokens, name) for result in results]) for name in ("input", "output", "cached")
     }
@@ -245,10 +320,10 @@ def _usage(results: Sequence[RolloutResult]) -> dict[str, Json]:
         "total_output_tokens": sums["output"],
         "total_cache_read_tokens": sums["cached"],
         "total_cache_creation_tokens": None,
-        "total_tokens": _added([sums["input"], sums["output"]]),
-        "total_cost_usd": sum(costs) if costs else None,
-        "avg_cost_per_trial_usd": mean(costs),
-        "telemetry_coverage": len(told) / len(results) if results else 0.0,
+        "total_tokens": tally.tokens,
+        "total_cost_usd": tally.cost_usd,
+        "avg_cost_per_trial_usd": mean([result.cost_usd for result in results if result.cost_usd is not None]),
+        "telemetry_coverage": len(known) / len(results) if results else 0.0,
     }
 
 
@@ -259,9 +334,13 @@ def _of_task(members: Sequence[RolloutResult]) -> dict[str, Json]:
         "passed": sum(result.passed for result in members),
         "scored": len(rewards),
         "mean_reward": mean(rewards),
-        "avg_duration_sec": mean([_seconds(result) for result in members if result.reward is not None]),
+        "avg_duration_sec": mean([seconds_of(result) for result in members if result.reward is not None]),
         "cost_usd": _added([result.cost_usd for result in members]),
     }
+
+
+def _joined(names: Iterable[str | None]) -> str:
+    return ", ".join(dict.fromkeys(name for name in names if name))
 
 
 def _names(results: Sequence[RolloutResult], name: str) -> list[str]:
@@ -286,11 +365,6 @@ def _grouped(results: Sequence[RolloutResult], key: Callable[[RolloutResult], K]
     for result in results:
         groups.setdefault(key(result), []).append(result)
     return groups
-
-
-def _seconds(result: RolloutResult) -> float:
-    began, ended = (datetime.fromisoformat(text) for text in (result.started_at, result.finished_at))
-    return (ended - began).total_seconds()
 
 
 def _added(values: Sequence[N | None]) -> N | None:

@@ -68,9 +68,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     hook = session.config.hook
     registering = (hook.pytest_bf_register_agents, hook.pytest_bf_register_sandboxes)
     if is_asked_for(session.config) or any(caller.get_hookimpls() for caller in registering):
-        from pytest_benchflow.plugin.job_files import add_sources
+        run = get_session(session.config)
+        if run.settings.source or run.job_file is not None:
+            from pytest_benchflow.plugin.job_files import add_sources
 
-        add_sources(get_session(session.config))
+            add_sources(run)
 
 
 def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -88,7 +90,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Keep the tasks that a job file names, and of these this machine's slice."""
     run = existing_run(config)
     if run is not None and run.job_file is not None and (run.job_file.include or run.job_file.exclude):
-        from pytest_benchflow.plugin.job_files import keep_named
+        from pytest_benchflow.plugin.selection import keep_named
 
         keep_named(config, items, run.job_file)
     if run is not None and run.settings.shard is not None:

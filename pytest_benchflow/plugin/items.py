@@ -92,7 +92,7 @@ def _assert(result: RolloutResult, *, must_fail: bool = False) -> None:
 class RolloutItem(pytest.Function):
     """One rollout of a task."""
 
-    head: TaskSummary
+    summary: TaskSummary
     cell: Cell
 
     @property
@@ -103,7 +103,7 @@ class RolloutItem(pytest.Function):
 
     def reportinfo(self) -> tuple[os.PathLike[str] | str, int | None, str]:
         """Point at the task file instead of this module."""
-        return self.path, 0, f"{self.head.name} {self.name}"
+        return self.path, 0, f"{self.summary.name} {self.name}"
 
 
 class TaskFile(pytest.Module):
@@ -141,18 +141,18 @@ class TaskFile(pytest.Module):
         """Make one item per cell of the matrix; a broken task is an error that lists all its problems."""
         if isinstance(self._found, Exception):
             raise self.CollectError(str(self._found))
-        head = self._modified(self._found)
+        summary = self._modified(self._found)
         run = get_session(self.config)
-        for problem in head.warnings:
+        for problem in summary.warnings:
             warn(self, str(problem))
-        trials = trials_of(run, self.nodeid.rpartition("/")[0], head.name, head.run)
-        marks = _task_marks(head.tags, head.run, self.config.pluginmanager.hasplugin("timeout"))
-        return [self._item(head, cell, marks, run.sandbox_name, run.settings.selftest) for cell in run.cells(trials)]
+        trials = trials_of(run, self.nodeid.rpartition("/")[0], summary.name, summary.run)
+        marks = _task_marks(summary.tags, summary.run, self.config.pluginmanager.hasplugin("timeout"))
+        return [self._item(summary, cell, marks, run.sandbox_name, run.settings.selftest) for cell in run.cells(trials)]
 
-    def _modified(self, head: TaskSummary) -> TaskSummary:
+    def _modified(self, summary: TaskSummary) -> TaskSummary:
         """Let a conftest change the task; only then is the whole of it read here."""
         if not self._has_hooks:
-            return head
+            return summary
         from pytest_benchflow.core.errors import BenchflowError
         from pytest_benchflow.tasks import load_task
 
@@ -161,7 +161,7 @@ class TaskFile(pytest.Module):
         except BenchflowError as error:
             raise self.CollectError(str(error)) from None
         return replace(
-            head,
+            summary,
             name=task.name,
             difficulty=task.difficulty,
             category=task.category,
@@ -171,7 +171,7 @@ class TaskFile(pytest.Module):
 
     def _item(
         self,
-        head: TaskSummary,
+        summary: TaskSummary,
         cell: Cell,
         marks: tuple[pytest.MarkDecorator, ...],
         sandbox: str,
@@ -183,9 +183,9 @@ class TaskFile(pytest.Module):
             self, name=cell.name, callobj=template, fixtureinfo=_known_fixtures(self, template)
         )
         _remember_fixtures(self, template, item)
-        item.head = head
+        item.summary = summary
         item.cell = cell
-        item.add_marker(_cell_mark(cell.agent, cell.model, cell.scene, sandbox, head.difficulty, head.category))
+        item.add_marker(_cell_mark(cell.agent, cell.model, cell.scene, sandbox, summary.difficulty, summary.category))
         for mark in marks:
             item.add_marker(mark)
         return item

@@ -121,17 +121,3 @@ def without_players(job: RolloutFile) -> RolloutFile:
         user=None,
         values={name: value for name, value in job.values.items() if name not in ("prompts", "loop_strategy")},
     )
-
-
-def keep_named(config: pytest.Config, items: list[pytest.Item], job: RolloutFile) -> None:
-    """Deselect the tasks that a job file does not include, or excludes, by name or directory."""
-    from pytest_benchflow.plugin.items import RolloutItem
-
-    def is_wanted(item: RolloutItem) -> bool:
-        return job.wants(item.head.name, item.head.name.rpartition("/")[2], item.path.parent.name)
-
-    others = [item for item in items if isinstance(item, RolloutItem) and not is_wanted(item)]
-    if others:
-        config.hook.pytest_deselected(items=others)
-        dropped = set(others)
-        items[:] = [item for item in items if item not in dropped]

@@ -69,7 +69,7 @@ def _lines(run: BenchSession, items: Sequence[RolloutItem]) -> list[str]:
     known: dict[str, str | None] = {}
     for item in items:
         if item.cell.name not in known:
-            known[item.cell.name] = lacking(run, item.cell, Path(item.head.file))
+            known[item.cell.name] = lacking(run, item.cell, Path(item.summary.file))
     backend, trouble = _backend(run)
     lines = [f"{item.nodeid}  {_lacks(run, item, backend) or known[item.cell.name] or 'ready'}" for item in items]
     paid = sum(item.cell.agent not in FREE_AGENTS for item in items)

@@ -170,7 +170,7 @@ def _without_rollout(item: pytest.Item, call: pytest.CallInfo[None], report: pyt
     return no_rollout(
         get_session(item.config),
         item.cell,
-        (item.head.name, item.path.parent),
+        (item.summary.name, item.path.parent),
         error=_error(call.excinfo.value) if report.failed else None,
         skipped=str(call.excinfo.value) if report.skipped else None,
     )

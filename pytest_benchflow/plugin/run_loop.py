@@ -19,7 +19,7 @@ import pytest
 from pytest_benchflow.core.errors import BenchflowError
 from pytest_benchflow.plugin.collection import gc_paused
 from pytest_benchflow.plugin.items import RolloutItem, definitions_of, fixture_info
-from pytest_benchflow.plugin.outcome import error_text
+from pytest_benchflow.plugin.outcome import judge
 from pytest_benchflow.plugin.session import BenchSession, EngineProxy
 from pytest_benchflow.plugin.stash import RESULT, as_pytest_outcome
 
@@ -171,7 +171,7 @@ def _check(run: BenchSession, items: list[RolloutItem]) -> None:
     from pytest_benchflow.plugin.preflight import refuse_missing
 
     try:
-        refuse_missing(run, {item.cell.name: item.cell for item in items}.values(), Path(items[0].head.file))
+        refuse_missing(run, {item.cell.name: item.cell for item in items}.values(), Path(items[0].summary.file))
         run.engine.call(run.preflight())
     except BenchflowError as error:
         raise pytest.UsageError(str(error)) from None
@@ -197,7 +197,8 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 def require_reward(result: RolloutResult) -> None:
     """Skip or error a rollout that gave no reward; the call phase is for rewards only."""
-    if result.skipped is not None:
-        pytest.skip(result.skipped)
-    if result.error is not None or result.reward is None:
-        pytest.fail(error_text(result), pytrace=False)
+    verdict = judge(result)
+    if verdict.kind == "skipped":
+        pytest.skip(verdict.text)
+    if verdict.kind == "error":
+        pytest.fail(verdict.text, pytrace=False)

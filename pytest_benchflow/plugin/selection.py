@@ -1,16 +1,33 @@
-"""A slice of the rollouts for one of many machines: even, and the same on every machine for the same items."""
+"""Which of the collected rollouts run: the tasks that a job file names, and of these this machine's slice."""
 
 from __future__ import annotations
 
 import hashlib
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_benchflow.plugin.items import RolloutItem
 
+if TYPE_CHECKING:
+    from pytest_benchflow.rollout import RolloutFile
+
+
+def keep_named(config: pytest.Config, items: list[pytest.Item], job: RolloutFile) -> None:
+    """Deselect the tasks that a job file does not include, or excludes, by name or directory."""
+
+    def is_wanted(item: RolloutItem) -> bool:
+        return job.wants(item.summary.name, item.summary.name.rpartition("/")[2], item.path.parent.name)
+
+    others = [item for item in items if isinstance(item, RolloutItem) and not is_wanted(item)]
+    if others:
+        config.hook.pytest_deselected(items=others)
+        dropped = set(others)
+        items[:] = [item for item in items if item not in dropped]
+
 
 def keep_shard(config: pytest.Config, items: list[pytest.Item], index: int, count: int) -> None:
-    """Deselect the rollouts that belong to other machines; ordinary tests stay."""
+    """Deselect the rollouts that belong to other machines; the slices are even, and the same on every machine."""
     rollouts = sorted((item for item in items if isinstance(item, RolloutItem)), key=_order)
     mine = {item.nodeid for item in rollouts[index - 1 :: count]}
     others = [item for item in rollouts if item.nodeid not in mine]
@@ -21,4 +38,4 @@ def keep_shard(config: pytest.Config, items: list[pytest.Item], index: int, coun
 
 def _order(item: RolloutItem) -> tuple[str, str]:
     # By name first: on another machine the root or the copy of a source may be elsewhere, and ids with them.
-    return hashlib.sha256(f"{item.head.name}::{item.name}".encode()).hexdigest(), item.nodeid
+    return hashlib.sha256(f"{item.summary.name}::{item.name}".encode()).hexdigest(), item.nodeid

@@ -303,7 +303,7 @@ class BenchSession:
         """Return the task of a collected item, or the one that a test's `bf_task` marker names."""
         from pytest_benchflow.plugin.items import RolloutItem
 
-        path = Path(node.head.file) if isinstance(node, RolloutItem) else marked_task(node)
+        path = Path(node.summary.file) if isinstance(node, RolloutItem) else marked_task(node)
         return modified_task(node, self._load(path))
 
     def _load(self, path: Path) -> Task:
@@ -331,9 +331,11 @@ class BenchSession:
 
     def run(self, config: RolloutConfig, task: Task | None = None) -> RolloutResult:
         """Run a whole rollout now, beside those that are queued."""
-        expect_type(config, RolloutConfig, "the configuration", "is")
-        task = task or self._load(config.task_path)
-        return self._earlier(config, task) or self.wait(self.job.run(config, task, self.resources, self._on_phase))
+        with as_pytest_outcome():
+            expect_type(config, RolloutConfig, "the configuration", "is")
+            task = task or self._load(config.task_path)
+            earlier = self._earlier(config, task)
+            return earlier or self.engine.call(self.job.run(config, task, self.resources, self._on_phase))
 
     def _earlier(self, config: RolloutConfig, task: Task) -> RolloutResult | None:
         result = self.job.finished(config, task)

@@ -2,6 +2,7 @@ from .report import (
     Entry as Entry,
     Group as Group,
     Report as Report,
+    entries_of as entries_of,
     group as group,
     write_report as write_report,
 )

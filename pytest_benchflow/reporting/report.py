@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import math
 import os
 import platform
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, TypeVar, get_args
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from pytest_benchflow.core.errors import Category
 from pytest_benchflow.core.files import write_atomically
-from pytest_benchflow.jobs import wilson_interval
+from pytest_benchflow.jobs import Tally
 from pytest_benchflow.rollout import RolloutResult
 
 SCHEMA_VERSION = "1.0"
-N = TypeVar("N", int, float)
 Status = Literal["passed", "failed", "error", "skipped", "quarantined"]
-_SCORED = ("passed", "failed")
 
 
 class _Record(BaseModel):
@@ -79,6 +75,11 @@ def group(entries: Sequence[Entry]) -> list[Group]:
     return [_group(*key, members) for key, members in groups.items()]
 
 
+def entries_of(results: Sequence[RolloutResult]) -> list[Entry]:
+    """Return results as entries of a report, each with the status that it has by itself."""
+    return [Entry(id=result.key or result.rollout_name, status=result.status, result=result) for result in results]
+
+
 def write_report(report: Report, path: Path) -> None:
     """Write the report atomically; parents are made, links are followed, and devices and pipes stay what they are."""
     text = report.model_dump_json(indent=2) + "\n"
@@ -91,38 +92,23 @@ def write_report(report: Report, path: Path) -> None:
 
 
 def _group(agent: str, model: str | None, scene: str | None, entries: Sequence[Entry]) -> Group:
-    counts = {status: sum(entry.status == status for entry in entries) for status in get_args(Status)}
-    results = [entry.result for entry in entries]
-    scored = counts["passed"] + counts["failed"]
-    rewards = [entry.result.reward for entry in entries if entry.status in _SCORED and entry.result.reward is not None]
-    errors = [entry.result.error for entry in entries if entry.status == "error"]
-    categories = [(error.category if error else Category.INTERNAL).value for error in errors]
+    tally = Tally([entry.result for entry in entries], [entry.status for entry in entries])
     return Group(
         agent=agent,
         model=model,
         scene=scene,
         rollouts=len(entries),
-        passed=counts["passed"],
-        failed=counts["failed"],
-        errors=counts["error"],
-        skipped=counts["skipped"],
-        quarantined=counts["quarantined"],
-        pass_rate=counts["passed"] / scored if scored else None,
-        pass_rate_interval=wilson_interval(counts["passed"], scored) if scored else None,
-        mean_reward=math.fsum(rewards) / len(rewards) if rewards else None,
-        errors_by_category={name: categories.count(name) for name in sorted(set(categories))},
-        n_tool_calls=sum(result.n_tool_calls for result in results),
-        tokens=_added([_tokens(result) for result in results]),
-        cost_usd=_added([result.cost_usd for result in results]),
-        seconds=round(math.fsum(result.timing.get("total", 0.0) for result in results), 3),
+        passed=tally.n("passed"),
+        failed=tally.n("failed"),
+        errors=tally.n("error"),
+        skipped=tally.n("skipped"),
+        quarantined=tally.n("quarantined"),
+        pass_rate=tally.pass_rate,
+        pass_rate_interval=tally.pass_rate_interval,
+        mean_reward=tally.mean_reward,
+        errors_by_category=tally.errors_by_category,
+        n_tool_calls=tally.n_tool_calls,
+        tokens=tally.tokens,
+        cost_usd=tally.cost_usd,
+        seconds=round(tally.seconds, 3),
     )
-
-
-def _tokens(result: RolloutResult) -> int | None:
-    known = [n for n in (result.tokens.input, result.tokens.output) if n is not None]
-    return sum(known) if known else None
-
-
-def _added(values: Sequence[N | None]) -> N | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None

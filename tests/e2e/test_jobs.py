@@ -1,0 +1,169 @@
+"""Jobs under pytest: continued after a stop, retried, counted once, and resolved on pytest's own thread."""
+
+from __future__ import annotations
+
+import pytest
+from project import Project
+
+from pytest_benchflow.cli.main import main
+from pytest_benchflow.jobs import Job
+
+FLAKY = """
+import os
+import threading
+
+import pytest
+
+from pytest_benchflow.core.errors import SandboxError
+from pytest_benchflow.sandboxes.local import LocalBackend
+
+
+class Flaky(LocalBackend):
+    def create(self, spec):
+        sandbox = super().create(spec)
+        start = sandbox.start
+
+        async def fail_at_first():
+            if not os.path.exists("started-once"):
+                open("started-once", "x").close()
+                raise SandboxError("no space left")
+            await start()
+
+        sandbox.start = fail_at_first
+        return sandbox
+
+
+def pytest_bf_register_sandboxes(registry):
+    registry.register("flaky", Flaky)
+"""
+
+
+@pytest.fixture
+def three(project: Project) -> Project:
+    """One task that passes, one that fails, and one whose verifier says nothing."""
+    project.task("tasks/good")
+    project.task("tasks/low", test="echo 0.25 > /logs/verifier/reward.txt")
+    project.task("tasks/mute", test="true")
+    return project
+
+
+def table(lines: list[str]) -> list[str]:
+    start = next(number for number, line in enumerate(lines) if line.startswith("agent "))
+    return lines[start : start + 2]
+
+
+@pytest.mark.parametrize("workers", [(), ("-n2",)], ids=["engine", "xdist"])
+def test_a_job_is_continued_where_it_has_no_scores(three: Project, workers: tuple[str, ...]) -> None:
+    three.run("tasks", "--bf-job-name=mine", *workers).assert_outcomes(passed=1, failed=1, errors=1)
+    three.task("tasks/new")
+    again = three.run("tasks", "--bf-resume", *workers)
+    again.assert_outcomes(passed=2, failed=1, errors=1)
+    again.stdout.fnmatch_lines(["note: 2 of 4 scores are of an earlier run of this job", "results: jobs/mine"])
+    names = sorted(path.name.partition("__")[0] for path in three.root.glob("jobs/mine/*__*"))
+    assert names == ["good", "low", "mute", "mute", "new"]
+
+
+def test_what_would_blend_two_experiments_is_refused(three: Project) -> None:
+    three.run("tasks/good", "--bf-job-name=mine").assert_outcomes(passed=1)
+    other = three.run("tasks/good", "--bf-resume", "--bf-agent=nop")
+    assert other.ret == pytest.ExitCode.USAGE_ERROR
+    other.stderr.fnmatch_lines(["*jobs/mine has results of oracle; choose another job name*"])
+    three.write({"tasks/good/instruction.md": "Something else.\n"})
+    changed = three.run("tasks/good", "--bf-resume")
+    changed.assert_outcomes(errors=1)
+    changed.stdout.fnmatch_lines(["*jobs/mine has a result of another version of the task *good*"])
+
+
+def test_a_job_that_is_running_is_not_continued(three: Project) -> None:
+    three.run("tasks/good", "--bf-job-name=mine").assert_outcomes(passed=1)
+    running = Job(three.root / "jobs/mine")
+    running.hold()
+    refused = three.run("tasks/good", "--bf-resume")
+    running.close()
+    assert refused.ret == pytest.ExitCode.USAGE_ERROR
+    refused.stderr.fnmatch_lines(["*jobs/mine is in use by another run; wait for it*"])
+    three.run("tasks/good", "--bf-resume").assert_outcomes(passed=1)
+
+
+def test_there_must_be_a_job_to_continue_unless_it_is_named(three: Project) -> None:
+    nothing = three.run("tasks/good", "--bf-resume")
+    assert nothing.ret == pytest.ExitCode.USAGE_ERROR
+    nothing.stderr.fnmatch_lines(["*there is no job in *jobs to resume; run it without resume first*"])
+    three.run("tasks/good", "--bf-resume", "--bf-job-name=first").assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    ("args", "outcome", "attempts"),
+    [
+        (["--bf-sandbox=flaky"], {"passed": 1}, 2),
+        (["--bf-sandbox=flaky", "--bf-retries=0"], {"errors": 1}, 1),
+        (["--bf-config=job.yaml"], {"errors": 1}, 1),
+        (["--bf-config=job.yaml", "--bf-retries=1"], {"passed": 1}, 2),
+    ],
+)
+def test_what_the_harness_could_not_do_is_tried_again(
+    project: Project, args: list[str], outcome: dict[str, int], attempts: int
+) -> None:
+    project.task("tasks/one")
+    job = "agent: oracle\nsandbox: flaky\ntasks: tasks\nretry: {max_retries: 0, min_wait_sec: 0}\n"
+    project.write({"conftest.py": FLAKY, "job.yaml": job})
+    done = project.run(*args, *([] if "job" in args[0] else ["tasks"]))
+    done.assert_outcomes(**outcome)
+    assert len(project.rollout_dirs()) == attempts
+
+
+def test_the_table_and_bf_metrics_count_the_same(three: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    done = three.run("tasks", "--bf-job-name=mine", "--bf-trials=2")
+    assert main(["metrics", str(three.root / "jobs/mine")]) == 0
+    assert table(capsys.readouterr().out.splitlines()) == table(done.outlines)
+
+
+def test_hooks_and_task_files_are_for_pytests_own_thread(project: Project) -> None:
+    for number in range(6):
+        project.task(f"tasks/{number}")
+    project.write(
+        {
+            "conftest.py": """
+            import threading
+
+            import pytest_benchflow.tasks.load as load
+
+            FOREIGN = []
+
+
+            def note(what):
+                if threading.current_thread() is not threading.main_thread():
+                    FOREIGN.append(what)
+
+
+            read = load.load_task
+
+
+            def load_task(*args, **kwargs):
+                note("load_task")
+                return read(*args, **kwargs)
+
+
+            load.load_task = load_task
+
+
+            def pytest_bf_modify_task(task):
+                note("task")
+
+
+            def pytest_bf_modify_config(config, task):
+                note("config")
+
+
+            def pytest_bf_rollout_result(result):
+                note("result")
+
+
+            def pytest_sessionfinish():
+                print("foreign:", FOREIGN)
+            """
+        }
+    )
+    done = project.run("tasks", "--bf-concurrency=1", "-s")
+    done.assert_outcomes(passed=6)
+    done.stdout.fnmatch_lines(["*foreign: []"])
