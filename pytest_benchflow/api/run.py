@@ -126,10 +126,10 @@ class Runtime:
         played = {"agent": self.agent.name, "model": self.agent.model, "agent_env": dict(self.agent.env)}
         place = {"task_path": self.env.task_path, "rollout_name": self.env.rollout_name}
         sandbox, sandboxes = self.env.as_sandbox()
-        given = shared_settings(self.config)
-        if given["rollout_name"] is None:
-            del given["rollout_name"]
-        config = make_config({**place, **given, **played, "sandbox": sandbox})
+        settings = shared_settings(self.config)
+        if settings["rollout_name"] is None:
+            del settings["rollout_name"]
+        config = make_config({**place, **settings, **played, "sandbox": sandbox})
         return RuntimeResult.of(await run_rollout(config, sandboxes=sandboxes))
 
 
@@ -186,5 +186,5 @@ async def run(
     if env is not None and sandbox is not None:
         raise BadType("run() got env and sandbox, which are the same", advice="keep sandbox=")
     fields = {} if config is None else shared_settings(config)
-    said = {"task_path": task_path, "agent": subject, "model": model, "sandbox": sandbox or env}
-    return await run_rollout(make_config({**fields, **said}))
+    arguments = {"task_path": task_path, "agent": subject, "model": model, "sandbox": sandbox or env}
+    return await run_rollout(make_config({**fields, **arguments}))

@@ -62,14 +62,14 @@ def prune(*, remove: bool, max_age_days: float) -> int:
     try:
         store = BundleStore()
         unused = store.unused(days=max_age_days)
-        told = [f"  {_told(bundle)}, unused for {_days(bundle)} days" for bundle in unused]
+        lines = [f"  {_told(bundle)}, unused for {_days(bundle)} days" for bundle in unused]
         if remove:
             store.remove(unused)
     except BenchflowError as error:
         print(error, file=sys.stderr)
         return 1
     print(f"agents: {len(unused) or 'nothing'}")
-    for line in told:
+    for line in lines:
         print(f"{line}{'  removed' if remove else ''}")
     if unused and not remove:
         print("nothing was removed; --yes removes what is listed")
@@ -122,11 +122,11 @@ def list_agents() -> int:
     try:
         registry = AgentRegistry()
         registry.load_entry_points()
-        found = statuses(registry)
+        agents = statuses(registry)
     except BenchflowError as error:
         print(error, file=sys.stderr)
         return 2
-    rows = [(one.name, ", ".join(one.aliases), one.protocol, one.version, one.auth, one.here) for one in found]
+    rows = [(one.name, ", ".join(one.aliases), one.protocol, one.version, one.auth, one.here) for one in agents]
     widths = [max(map(len, column)) for column in zip(_HEAD, *rows, strict=True)]
     for row in (_HEAD, *rows):
         print(_line(row, widths))

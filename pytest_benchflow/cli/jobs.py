@@ -74,9 +74,9 @@ def _lines(results: Sequence[RolloutResult], summary: dict[str, Json]) -> list[s
             assert isinstance(interval, list)
             rows.append((key.replace("_", " "), "–".join(map(_text, interval))))
     width = max(len(name) for name, _ in rows)
-    named = " ".join(str(summary[key]) for key in ("benchmark", "agent", "model") if summary[key])
+    heading = " ".join(str(summary[key]) for key in ("benchmark", "agent", "model") if summary[key])
     table = summary_lines(group(entries_of(results)))
-    return [named, *table, *(f"  {name.ljust(width)}  {text}" for name, text in rows)]
+    return [heading, *table, *(f"  {name.ljust(width)}  {text}" for name, text in rows)]
 
 
 def _text(value: Json) -> str:

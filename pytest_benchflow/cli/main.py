@@ -29,8 +29,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.command == "metrics":
         from pytest_benchflow.cli.jobs import show_metrics
 
-        named = {"benchmark": options.benchmark, "agent": options.agent, "model": options.model}
-        return show_metrics(options.directory, **named, as_json=options.json)
+        labels = {"benchmark": options.benchmark, "agent": options.agent, "model": options.model}
+        return show_metrics(options.directory, **labels, as_json=options.json)
     if options.command == "agents":
         return _agents(options)
     from pytest_benchflow.cli.tasks import check
@@ -103,7 +103,7 @@ def _count(text: str) -> int:
 def _days(text: str) -> float:
     days = float(text) if text.replace(".", "", 1).isdecimal() else -1.0
     if days < 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of days; give 0 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of days; give 0 or more")
     return days
 
 

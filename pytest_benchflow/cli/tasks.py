@@ -12,9 +12,9 @@ def check(paths: Sequence[Path], *, strict: bool) -> int:
     from pytest_benchflow.configfile import TaskError
     from pytest_benchflow.tasks import find_tasks, load_task
 
-    found = {path: [*find_tasks(path.parent if _is_task_file(path) else path)] for path in paths}
+    tasks_by_path = {path: [*find_tasks(path.parent if _is_task_file(path) else path)] for path in paths}
     good = broken = 0
-    for directory in dict.fromkeys(task for tasks in found.values() for task in tasks):
+    for directory in dict.fromkeys(task for tasks in tasks_by_path.values() for task in tasks):
         try:
             task = load_task(directory, strict=strict)
         except TaskError as error:
@@ -24,7 +24,7 @@ def check(paths: Sequence[Path], *, strict: bool) -> int:
             good += 1
             for problem in task.warnings:
                 print(f"{problem} (warning)", file=sys.stderr)
-    if empty := [str(path) for path, tasks in found.items() if not tasks]:
+    if empty := [str(path) for path, tasks in tasks_by_path.items() if not tasks]:
         print(f"no task in {', '.join(empty)}; a task has a task.toml or a task.md", file=sys.stderr)
     if good or broken:
         print(f"{good + broken} tasks, {broken} broken")

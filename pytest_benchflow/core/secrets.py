@@ -61,17 +61,17 @@ class Redactor:
         """Mask secrets in every file below a directory, names included; return the files that held one."""
         if not self._secrets:
             return []
-        found = []
+        affected = []
         for root, folders, files in os.walk(directory, topdown=False):
             for name in files:
                 path = Path(root, name)
                 if self._scrub_file(path):
-                    found.append(path.relative_to(directory).as_posix())
+                    affected.append(path.relative_to(directory).as_posix())
             for name in (*files, *folders):
                 if (masked := self.text(name)) != name:
                     os.replace(Path(root, name), Path(root, masked))
-                    found.append(Path(root, masked).relative_to(directory).as_posix())
-        return sorted(found)
+                    affected.append(Path(root, masked).relative_to(directory).as_posix())
+        return sorted(affected)
 
     def _scrub_file(self, path: Path) -> bool:
         needles = self.needles
@@ -118,7 +118,7 @@ class StreamRedactor:
 def _places(path: Path, needles: Sequence[bytes]) -> list[tuple[int, int]]:
     """Return offset and length of every needle, reading in blocks that overlap by the longest of them."""
     overlap = max(map(len, needles)) - 1
-    found: set[tuple[int, int]] = set()
+    places: set[tuple[int, int]] = set()
     with path.open("rb") as file:
         start, rest = 0, b""
         while block := file.read(_BLOCK):
@@ -127,11 +127,11 @@ def _places(path: Path, needles: Sequence[bytes]) -> list[tuple[int, int]]:
             for needle in needles:
                 at = window.find(needle)
                 while at >= 0:
-                    found.add((base + at, len(needle)))
+                    places.add((base + at, len(needle)))
                     at = window.find(needle, at + 1)
             start += len(block)
             rest = window[-overlap:] if overlap else b""
-    return sorted(found)
+    return sorted(places)
 
 
 def _overwrite(path: Path, places: list[tuple[int, int]]) -> None:

@@ -37,8 +37,8 @@ def tail(path: Path, *, lines: int = 20, max_bytes: int = 8000) -> str | None:
             raw = file.read(max_bytes)
     except OSError:
         return None
-    kept = printable(raw.decode("utf-8", "replace")).strip().splitlines()[-lines:]
-    return "\n".join(kept) or None
+    last = printable(raw.decode("utf-8", "replace")).strip().splitlines()[-lines:]
+    return "\n".join(last) or None
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:

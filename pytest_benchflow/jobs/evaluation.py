@@ -110,10 +110,10 @@ class EvaluationConfig:
     def rollout(self, task: Path, *, trial: int, job: Path, key: str) -> RolloutConfig:
         """Return the configuration of the rollout on one task, with its results below the directory `job`."""
         if self.file is not None:
-            given = self.file.config(task)
+            config = self.file.config(task)
         else:
-            given = make_config({**shared_settings(self), "task_path": task})
-        return replace(given, trial=trial, jobs_dir=job.parent, job_name=job.name, key=key)
+            config = make_config({**shared_settings(self), "task_path": task})
+        return replace(config, trial=trial, jobs_dir=job.parent, job_name=job.name, key=key)
 
 
 SUMMARY = "summary.json"
@@ -245,8 +245,8 @@ class Evaluation:
         agents: AgentRegistry | None = None,
         sandboxes: SandboxRegistry | None = None,
     ) -> None:
-        given = [tasks_dir] if isinstance(tasks_dir, str | Path) else [*tasks_dir]
-        self.tasks_dirs = tuple(Path(directory) for directory in given)
+        directories = [tasks_dir] if isinstance(tasks_dir, str | Path) else [*tasks_dir]
+        self.tasks_dirs = tuple(Path(directory) for directory in directories)
         self.jobs_dir = Path(jobs_dir)
         self.config = config or EvaluationConfig()
         self.job_name = job_name
@@ -306,13 +306,13 @@ class Evaluation:
         )
 
     def _tasks(self) -> dict[str, Path]:
-        found = {_name(directory, task): task for directory in self.tasks_dirs for task in find_tasks(directory)}
-        if not found:
+        tasks = {_name(directory, task): task for directory in self.tasks_dirs for task in find_tasks(directory)}
+        if not tasks:
             where = ", ".join(map(str, self.tasks_dirs))
             raise BadValue(f"there is no task in {where}", advice="name a task, or a folder that holds some")
-        chosen = {name: task for name, task in found.items() if self.config.wants(name, task.name)}
+        chosen = {name: task for name, task in tasks.items() if self.config.wants(name, task.name)}
         if not chosen:
-            raise BadValue(f"none of {len(found)} tasks is left", advice="change include_tasks and exclude_tasks")
+            raise BadValue(f"none of {len(tasks)} tasks is left", advice="change include_tasks and exclude_tasks")
         return chosen
 
     def _cells(self, tasks: dict[str, Path], job: Path) -> Iterator[_Cell]:
@@ -360,12 +360,12 @@ class Evaluation:
 
 def _finished(job: Job, cells: Iterable[_Cell]) -> dict[str, RolloutResult]:
     """Return what an earlier run of the job has scored."""
-    found: dict[str, RolloutResult] = {}
+    finished: dict[str, RolloutResult] = {}
     for cell in cells:
         with suppress(TaskError):  # it is told when its turn comes
             result = job.finished(cell.config, load_task(cell.config.task_path))
-            found |= {} if result is None else {cell.name: result}
-    return found
+            finished |= {} if result is None else {cell.name: result}
+    return finished
 
 
 async def _result_of(cell: _Cell, job: Job, engine: Engine, resources: Resources) -> RolloutResult:

@@ -118,12 +118,12 @@ class Job:
 
     def _refuse_mismatch(self, result: RolloutResult, config: RolloutConfig, task: Task) -> None:
         if (result.agent, result.model) != (config.primary_agent, config.primary_model):
-            told = f"results of {_who(result)}"
+            difference = f"results of {_who(result)}"
         elif result.task_digest != task.digest():
-            told = f"a result of another version of the task {task.name}"
+            difference = f"a result of another version of the task {task.name}"
         else:
             return
-        raise ResumeMismatch(f"{self.directory} has {told}", advice=_ADVICE)
+        raise ResumeMismatch(f"{self.directory} has {difference}", advice=_ADVICE)
 
 
 def open_job(

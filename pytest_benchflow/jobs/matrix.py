@@ -48,7 +48,7 @@ def cells(
 
     `trials` says how often each of the scenes is to run, or has one number if there are no scenes.
     """
-    found: list[Cell] = []
+    matrix: list[Cell] = []
     taken: set[str] = set()
     axis: Sequence[SceneChoice | None] = scenes or [None]
     repeats = dict(zip(axis, trials, strict=True))
@@ -57,8 +57,8 @@ def cells(
             shown = scene.name if scene and len(scenes) > 1 else None
             parts = [agent, model, shown, str(trial) if repeats[scene] > 1 else None]
             name = _distinct(safe_name("/".join(part for part in parts if part)), taken)
-            found.append(Cell(agent, model, trial, name, scene.name if scene else None))
-    return found
+            matrix.append(Cell(agent, model, trial, name, scene.name if scene else None))
+    return matrix
 
 
 def _played(

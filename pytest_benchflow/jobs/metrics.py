@@ -240,7 +240,7 @@ class BenchmarkMetrics:
 
     def summary(self) -> dict[str, Json]:
         """Return everything as plain data; unknown numbers are None, and averages are over what was scored."""
-        named: dict[str, Json] = {
+        labels: dict[str, Json] = {
             "benchmark": self.benchmark,
             "agent": self.agent or _joined(result.agent for result in self.results),
             "model": self.model or _joined(result.model for result in self.results),
@@ -257,7 +257,7 @@ class BenchmarkMetrics:
             for name in ("passed", "failed", "errored", "verifier_errored")
         }
         return {
-            **named,
+            **labels,
             **_numbers(self),
             **tasks_by_class,
             "by_configuration": by_configuration,

@@ -71,8 +71,8 @@ class Ignored:
             return bool(self._ask(collection_path=path, config=self._config))
         if self._names.match(entry.name) is not None:
             return True
-        given = {"collection_path": path, "config": self._config}
-        answers = (impl.function(*(given[name] for name in impl.argnames)) for impl in self._others)
+        arguments = {"collection_path": path, "config": self._config}
+        answers = (impl.function(*(arguments[name] for name in impl.argnames)) for impl in self._others)
         return bool(next((answer for answer in answers if answer is not None), None))
 
     def is_by_accident(self, name: str) -> bool:
@@ -109,15 +109,15 @@ def _has_key(path: str, key: str) -> bool:
 def outside_of_tasks(early_config: pytest.Config) -> Generator[None]:
     """Let arguments inside of tasks and results stand for these while pytest looks for the first conftest files."""
     namespace, here = early_config.known_args_namespace, str(early_config.invocation_params.dir)
-    given: list[str] = namespace.file_or_dir
-    if given:
-        namespace.file_or_dir = [_whole(os.path.join(here, arg.partition("::")[0])) or arg for arg in given]
+    arguments: list[str] = namespace.file_or_dir
+    if arguments:
+        namespace.file_or_dir = [_whole(os.path.join(here, arg.partition("::")[0])) or arg for arg in arguments]
     elif not early_config.getini("testpaths") and (whole := _whole(here)) is not None:
         namespace.file_or_dir = [whole]
     try:
         yield
     finally:
-        namespace.file_or_dir = given
+        namespace.file_or_dir = arguments
 
 
 def _whole(path: str) -> str | None:
@@ -155,10 +155,10 @@ def collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector 
     task_files = _task_files_in(str(path))
     if task_files and not is_printable_name(path.name):
         return UnprintableTask.of(parent, path)
-    found = _read(str(path), parent, task_files)
-    if found is not None:
+    summary = _read(str(path), parent, task_files)
+    if summary is not None:
         node: TaskDirectory = TaskDirectory.from_parent(parent, path=path)
-        node.found = found
+        node.found = summary
         return node
     return TaskFolder.from_parent(parent, path=path) if _holds_tasks(path) else None
 
@@ -168,8 +168,8 @@ def collect_file(path: Path, parent: pytest.Collector) -> pytest.Collector | Non
     if path.name not in TASK_FILES:
         return None
     directory = str(path.parent)
-    found = _read(directory, parent, _task_files_in(directory))
-    return None if found is None or _task_file(found, directory) != path else _node(parent, path, found)
+    summary = _read(directory, parent, _task_files_in(directory))
+    return None if summary is None or _task_file(summary, directory) != path else _node(parent, path, summary)
 
 
 class TaskDirectory(pytest.Directory):
@@ -239,8 +239,8 @@ class TaskFolder(pytest.Directory):
         """Return the file node of a task, None if there is none or its directory must be a node for its conftest."""
         if os.path.lexists(f"{directory}/conftest.py"):
             return None
-        found = _read(directory, self, task_files)
-        return None if found is None else _node(self, _task_file(found, directory), found)
+        summary = _read(directory, self, task_files)
+        return None if summary is None else _node(self, _task_file(summary, directory), summary)
 
 
 class UnreadableDirectory(pytest.File):
@@ -294,7 +294,7 @@ def _node(parent: pytest.Collector, path: Path, found: TaskSummary | TaskError) 
 
 
 def _read(directory: str, node: pytest.Collector, task_files: list[str]) -> TaskSummary | TaskError | None:
-    """Return what the directory's task file says, or what is wrong with it; None if it is no task."""
+    """Return what the directory's task file says, or what is wrong with it; None if it is not a task."""
     if not task_files:
         return None
     from pytest_benchflow.configfile import TaskError

@@ -53,10 +53,10 @@ def definitions_of(name: str, item: pytest.Item) -> Definitions | None:
     """Return the definitions of a fixture that an item would see, None if they cannot be had."""
     manager: Any = getattr(item.session, "_fixturemanager", None)
     try:
-        found: Definitions | None = manager.getfixturedefs(name, item)
+        definitions: Definitions | None = manager.getfixturedefs(name, item)
     except (AttributeError, TypeError):
         return None
-    return found
+    return definitions
 
 
 _FIXTURES = pytest.StashKey[dict[Callable[..., None], FixtureInfo | None]]()
@@ -210,7 +210,7 @@ def _remember_fixtures(node: TaskFile, template: Callable[..., None], item: Roll
 
 
 class TaskFileWarning(pytest.PytestWarning):
-    """A task file says something nobody understands."""
+    """A task file has a key or value without a meaning."""
 
 
 def warn(node: pytest.Collector, text: str) -> None:

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 def add_sources(run: BenchSession) -> None:
     """Collect what `--bf-source` and the job file name, instead of the default paths if no path was given."""
-    listed = [str(path) for path in run.job_file.tasks] if run.job_file is not None else []
-    if not run.settings.source and not listed:
+    tasks = [str(path) for path in run.job_file.tasks] if run.job_file is not None else []
+    if not run.settings.source and not tasks:
         return
-    given = run.config.option.file_or_dir
-    kept = run.config.args if given else []
-    run.config.args = [*kept, *listed, *run.sources]
+    paths = run.config.option.file_or_dir
+    arguments = run.config.args if paths else []
+    run.config.args = [*arguments, *tasks, *run.sources]
 
 
 def fetched_sources(run: BenchSession) -> list[str]:
@@ -51,19 +51,19 @@ _SUFFIXES = (".yaml", ".yml")
 
 def find_scene_files(words: Iterable[str], root: Path, here: Path) -> list[Path]:
     """Return the files that `--bf-scene` names: paths, patterns, or names of files in `scenes/`."""
-    found: dict[Path, None] = {}
+    files: dict[Path, None] = {}
     for word in words:
         if any(mark in word for mark in "*?["):
             matches = [Path(match) for match in sorted(glob.glob(str(here / word)))]
         else:
-            named = [root / FOLDER / f"{word}{suffix}" for suffix in _SUFFIXES]
-            matches = [path for path in (here / word, *named) if path.is_file()][:1]
+            in_folder = [root / FOLDER / f"{word}{suffix}" for suffix in _SUFFIXES]
+            matches = [path for path in (here / word, *in_folder) if path.is_file()][:1]
         if not matches:
             known = [path.stem for path in (root / FOLDER).glob("*") if path.suffix in _SUFFIXES]
             advice = did_you_mean(word, known) if known else f"give a file, or a name in {FOLDER}/"
             raise UsageError(f"--bf-scene {word!r}: there is no such file", advice=advice)
-        found |= dict.fromkeys(matches)
-    return list(found)
+        files |= dict.fromkeys(matches)
+    return list(files)
 
 
 def read_scenes(paths: Iterable[Path]) -> dict[str, RolloutFile]:
@@ -84,14 +84,14 @@ def read_scenes(paths: Iterable[Path]) -> dict[str, RolloutFile]:
 
 def refuse_idle_options(config: pytest.Config, files: Sequence[RolloutFile]) -> None:
     """Refuse what the command line says and no file leaves room for: a wrong agent may cost money."""
-    named = ", ".join(repr(file.name) for file in files)
+    names = ", ".join(repr(file.name) for file in files)
     settled = {
         "--bf-agent": ("who plays", all(file.pins_agents for file in files)),
         "--bf-prompt": ("what is told", all(file.scenes for file in files)),
     }
     for flag, (what, is_settled) in settled.items():
         if files and is_settled and config.getoption(flag) is not None:
-            message = f"{flag} has no effect, because {named} says {what}"
+            message = f"{flag} has no effect, because {names} says {what}"
             raise UsageError(message, advice="take one of them away")
 
 

@@ -28,8 +28,8 @@ def judge(result: RolloutResult, *, must_fail: bool = False) -> Verdict:
     if result.status == "error":
         return Verdict("error", error_text(result))
     if result.passed and must_fail:
-        said = f"{result.agent} passed: the verifier gives {result.reward:.2f} to an agent that did nothing"
-        return Verdict("failed", " · ".join([said, *_where(result)]))
+        text = f"{result.agent} passed: the verifier gives {result.reward:.2f} to an agent that did nothing"
+        return Verdict("failed", " · ".join([text, *_where(result)]))
     if result.passed or must_fail:
         return Verdict("passed")
     return Verdict("failed", failure_text(result))

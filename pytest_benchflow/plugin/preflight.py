@@ -23,9 +23,9 @@ def refuse_missing(run: BenchSession, cells: Iterable[Cell], task_file: Path) ->
     """Raise one error that lists everything the selected cells lack, unless they are to be skipped."""
     if run.defaults.missing_credentials == "skip":
         return
-    found = {lack: cell for cell in cells if (lack := lacking(run, cell, task_file)) is not None}
-    if found:
-        lines = "\n".join(f"  {_who(cell)}: {lack}" for lack, cell in found.items())
+    lacks = {lack: cell for cell in cells if (lack := lacking(run, cell, task_file)) is not None}
+    if lacks:
+        lines = "\n".join(f"  {_who(cell)}: {lack}" for lack, cell in lacks.items())
         advice = "to skip these rollouts instead, use --bf-missing-credentials skip"
         raise CredentialsError(f"nothing was started, because some agents cannot reach a model:\n{lines}\n{advice}")
 

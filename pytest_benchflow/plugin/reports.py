@@ -71,16 +71,16 @@ class Results:
 
     def notes(self) -> list[str]:
         """Return what there is to know of the rollouts, each thing once, the most common first."""
-        found = Counter(note for raw in self.raw.values() for note in cast("list[str]", raw["notes"]))
+        counts = Counter(note for raw in self.raw.values() for note in cast("list[str]", raw["notes"]))
         reused = (
             [f"{self.n_reused} of {len(self.raw)} scores are of an earlier run of this job"] if self.n_reused else []
         )
-        return reused + [f"{note} ({count} rollouts)" if count > 1 else note for note, count in found.most_common()]
+        return reused + [f"{note} ({count} rollouts)" if count > 1 else note for note, count in counts.most_common()]
 
     def job_directory(self) -> str | None:
         """Return where the results are, None if there are none."""
-        found = next((raw["rollout_dir"] for raw in self.raw.values() if raw["rollout_dir"]), None)
-        return str(found).rpartition("/")[0] if found else None
+        directory = next((raw["rollout_dir"] for raw in self.raw.values() if raw["rollout_dir"]), None)
+        return str(directory).rpartition("/")[0] if directory else None
 
     def _judge(self, report: pytest.TestReport) -> None:
         if report.skipped:
@@ -153,12 +153,12 @@ def amend(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRep
 
 def _result_of(item: pytest.Item) -> RolloutResult | None:
     """Return the result of an item's rollout, as its own `bf_result` gave it if a conftest has one."""
-    given = getattr(item, "funcargs", {}).get("bf_result")
-    if given is None:
+    result = getattr(item, "funcargs", {}).get("bf_result")
+    if result is None:
         return item.stash.get(RESULT, None)
     from pytest_benchflow.rollout import RolloutResult
 
-    return given if isinstance(given, RolloutResult) else item.stash.get(RESULT, None)
+    return result if isinstance(result, RolloutResult) else item.stash.get(RESULT, None)
 
 
 def _without_rollout(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> RolloutResult | None:
@@ -233,6 +233,6 @@ def _excuse(item: pytest.Item, report: pytest.TestReport) -> None:
 def _expected(report: pytest.TestReport, why: str) -> None:
     if report.outcome == "failed":
         crash = getattr(report.longrepr, "reprcrash", None)
-        said = "failed" if crash is None else crash.message.removeprefix("Failed: ").partition("\n")[0]
+        reason = "failed" if crash is None else crash.message.removeprefix("Failed: ").partition("\n")[0]
         report.outcome = "skipped"
-        report.wasxfail = f"{why}: {said}"
+        report.wasxfail = f"{why}: {reason}"

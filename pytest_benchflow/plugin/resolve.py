@@ -58,8 +58,8 @@ def choose_agents(settings: Settings, run: RunSettings, job: RolloutFile | None)
     """Return the agents of the matrix: of the command line, the job file, the ini file or the nested table."""
     if run.selftest:
         return AgentChoice("nop"), AgentChoice("oracle")
-    named = {layer.name: layer.values["agent"] for layer in settings.layers if "agent" in layer.values}
-    if job is not None and job.agents and "command line" not in named:
+    by_layer = {layer.name: layer.values["agent"] for layer in settings.layers if "agent" in layer.values}
+    if job is not None and job.agents and "command line" not in by_layer:
         return tuple(AgentChoice(agent.name, (agent.model,)) for agent in job.agents)
     names = [name for text in run.agent for name in _agent_names(text)]
     if not names and run.agent:

@@ -19,10 +19,10 @@ def keep_named(config: pytest.Config, items: list[pytest.Item], job: RolloutFile
     def is_wanted(item: RolloutItem) -> bool:
         return job.wants(item.summary.name, item.summary.name.rpartition("/")[2], item.path.parent.name)
 
-    others = [item for item in items if isinstance(item, RolloutItem) and not is_wanted(item)]
-    if others:
-        config.hook.pytest_deselected(items=others)
-        dropped = set(others)
+    unwanted = [item for item in items if isinstance(item, RolloutItem) and not is_wanted(item)]
+    if unwanted:
+        config.hook.pytest_deselected(items=unwanted)
+        dropped = set(unwanted)
         items[:] = [item for item in items if item not in dropped]
 
 
@@ -30,9 +30,9 @@ def keep_shard(config: pytest.Config, items: list[pytest.Item], index: int, coun
     """Deselect the rollouts that belong to other machines; the slices are even, and the same on every machine."""
     rollouts = sorted((item for item in items if isinstance(item, RolloutItem)), key=_order)
     mine = {item.nodeid for item in rollouts[index - 1 :: count]}
-    others = [item for item in rollouts if item.nodeid not in mine]
-    if others:
-        config.hook.pytest_deselected(items=others)
+    elsewhere = [item for item in rollouts if item.nodeid not in mine]
+    if elsewhere:
+        config.hook.pytest_deselected(items=elsewhere)
         items[:] = [item for item in items if not isinstance(item, RolloutItem) or item.nodeid in mine]
 
 

@@ -146,7 +146,7 @@ class BenchSession:
         cache = getattr(self.config, "cache", None)
         try:
             return TaskIndex.load(cache.mkdir("benchflow") / "tasks.json" if cache is not None else None)
-        except OSError:  # a project that cannot be written to is no reason not to run it
+        except OSError:  # a project that cannot be written to can still be run
             return TaskIndex()
 
     @cached_property
@@ -158,14 +158,14 @@ class BenchSession:
 
     def _read_job(self) -> RolloutFile | None:
         """Read the job file, if there is one."""
-        said = merge(settings_of(RunSettings).values(), *self.given.layers)
-        if said.get("config") is None:
+        values = merge(settings_of(RunSettings).values(), *self.given.layers)
+        if values.get("config") is None:
             return None
         from pytest_benchflow.plugin.job_files import without_players
         from pytest_benchflow.rollout import load_rollout_file
 
-        job = load_rollout_file(said["config"])
-        return without_players(job) if said.get("selftest") else job
+        job = load_rollout_file(values["config"])
+        return without_players(job) if values.get("selftest") else job
 
     @cached_property
     def scenes(self) -> dict[str, RolloutFile]:
@@ -246,12 +246,12 @@ class BenchSession:
         """Return the cells of a task that asks for so many trials of each scene; without trials, one cell of each."""
         from pytest_benchflow.jobs import cells
 
-        wanted = trials or (1,) * max(1, len(self.scenes))
-        if wanted not in self._cells:
-            self._cells[wanted] = cells(
-                self.agent_choices, wanted, lambda name: self.agents.get(name).takes_model, self._scene_choices()
+        repeats = trials or (1,) * max(1, len(self.scenes))
+        if repeats not in self._cells:
+            self._cells[repeats] = cells(
+                self.agent_choices, repeats, lambda name: self.agents.get(name).takes_model, self._scene_choices()
             )
-        return self._cells[wanted]
+        return self._cells[repeats]
 
     def _scene_agents(self) -> list[str]:
         """Return the agents that scene files name; reading them here makes what is wrong with them a usage error."""

@@ -62,8 +62,8 @@ def attribute_errors_to(hook: str) -> Iterator[None]:
         raise
     except Exception as error:
         frame = traceback.extract_tb(error.__traceback__)[-1]
-        said = f"{type(error).__name__}: {error}".partition("\n")[0]
-        raise UsageError(f"{hook} raised {said} ({frame.filename}:{frame.lineno})") from error
+        description = f"{type(error).__name__}: {error}".partition("\n")[0]
+        raise UsageError(f"{hook} raised {description} ({frame.filename}:{frame.lineno})") from error
 
 
 def expect_type(value: object, kind: type[T], what: str, verb: str) -> T:
