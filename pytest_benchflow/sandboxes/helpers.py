@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import posixpath
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, cast
 
 from pytest_benchflow.core.errors import BenchflowError, SandboxError, UnsupportedError
+from pytest_benchflow.core.text import one_line
 from pytest_benchflow.sandboxes.base import SandboxSpec
 
 if TYPE_CHECKING:
@@ -58,20 +59,21 @@ async def exec_checked(
     purpose: str,
     *,
     timeout_sec: float,
+    user: str | int | None = 0,
     cwd: str | None = None,
     stdin: bytes | None = None,
-    error: type[BenchflowError] = SandboxError,
+    error: Callable[[str], BenchflowError] = SandboxError,
 ) -> ExecResult:
-    """Run a command of ours as root that has to succeed; the error says that it could not do what `purpose` says.
+    """Run a command of ours that has to succeed, as root by default; `purpose` completes "could not ..." in its errors.
 
-    A command that takes too long is a SandboxError, one that fails is an `error`.
+    A command that takes too long is a SandboxError; for one that fails, `error` makes the exception of its message.
     """
     try:
-        result = await sandbox.exec(script, user=0, cwd=cwd, stdin=stdin, timeout_sec=timeout_sec)
+        result = await sandbox.exec(script, user=user, cwd=cwd, stdin=stdin, timeout_sec=timeout_sec)
     except TimeoutError:
         raise SandboxError(f"could not {purpose} within {timeout_sec:g} s") from None
     if result.return_code:
-        raise error(f"could not {purpose}: {result.stderr.strip()[:300]}")
+        raise error(f"could not {purpose}: {one_line(result.stderr, 300) or f'exit status {result.return_code}'}")
     return result
 
 
