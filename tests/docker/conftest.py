@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from pytest_benchflow.sandboxes import Sandbox, SandboxSpec
+from pytest_benchflow.sandboxes.build_context import BuildContext
 from pytest_benchflow.sandboxes.docker import container_spec
 from pytest_benchflow.sandboxes.docker.backend import DockerBackend
-from pytest_benchflow.sandboxes.docker.context import BuildContext
 
 BASE = "debian:bookworm-slim"
 NEEDS_NO_DAEMON = {"test_docker_units.py"}

@@ -20,6 +20,7 @@ from pytest_benchflow.core import process
 from pytest_benchflow.core.capture import CAPTURE_BYTES, Capture
 from pytest_benchflow.core.errors import SandboxError, UnsupportedError
 from pytest_benchflow.sandboxes import Limits, SandboxSpec
+from pytest_benchflow.sandboxes.build_context import BuildContext
 from pytest_benchflow.sandboxes.docker import client
 from pytest_benchflow.sandboxes.docker.backend import engine_facts
 from pytest_benchflow.sandboxes.docker.channel import Answer, can_export, quote
@@ -37,10 +38,10 @@ from pytest_benchflow.sandboxes.docker.container_spec import (
     working_directory,
 )
 from pytest_benchflow.sandboxes.docker.containers import Starter
-from pytest_benchflow.sandboxes.docker.context import BuildContext
 from pytest_benchflow.sandboxes.docker.exec import refusal
 from pytest_benchflow.sandboxes.docker.images import BuildLog, short_name
 from pytest_benchflow.sandboxes.docker.streams import STDERR, STDOUT, Reader
+from pytest_benchflow.sandboxes.dockerfile import base_image, buildkit_line, line_of_step, needs_platform
 
 ENGINE = EngineFacts(cpus=4, has_gpus=False, has_bridge=True)
 
@@ -362,13 +363,12 @@ def context(tmp_path: Path, dockerfile: str) -> BuildContext:
         ("FROM a\nRUN test 1 -lt 2", False),
     ],
 )
-def test_which_dockerfiles_need_buildkit(tmp_path: Path, dockerfile: str, needs: bool) -> None:
-    assert context(tmp_path, dockerfile).needs_buildkit is needs
+def test_which_dockerfiles_need_buildkit(dockerfile: str, needs: bool) -> None:
+    assert (buildkit_line(dockerfile) is not None) is needs
 
 
-def test_line_that_needs_buildkit(tmp_path: Path) -> None:
-    made = context(tmp_path, "FROM a\nRUN x\n\n\nRUN --mount=type=cache,target=/c y\nRUN <<EOF\nz\nEOF\n")
-    assert made.buildkit_line == 5
+def test_line_that_needs_buildkit() -> None:
+    assert buildkit_line("FROM a\nRUN x\n\n\nRUN --mount=type=cache,target=/c y\nRUN <<EOF\nz\nEOF\n") == 5
 
 
 @pytest.mark.parametrize(
@@ -381,8 +381,8 @@ def test_line_that_needs_buildkit(tmp_path: Path) -> None:
         ("FROM a\nARG MY_TARGETS", False),
     ],
 )
-def test_which_dockerfiles_ask_for_the_platform(tmp_path: Path, dockerfile: str, needs: bool) -> None:
-    assert context(tmp_path, dockerfile).needs_platform is needs
+def test_which_dockerfiles_ask_for_the_platform(dockerfile: str, needs: bool) -> None:
+    assert needs_platform(dockerfile) is needs
 
 
 @pytest.mark.parametrize(
@@ -394,10 +394,11 @@ def test_which_dockerfiles_ask_for_the_platform(tmp_path: Path, dockerfile: str,
         ("ARG V=1\nFROM a:$V", None),
         ("FROM scratch", None),
         ("FROM --platform=linux/amd64 a", "a"),
+        ("FROM a\nRUN cat <<EOF\nFROM b\nEOF", "a"),
     ],
 )
-def test_base_of_the_last_stage(tmp_path: Path, dockerfile: str, base: str | None) -> None:
-    assert context(tmp_path, dockerfile).base == base
+def test_base_of_the_last_stage(dockerfile: str, base: str | None) -> None:
+    assert base_image(dockerfile) == base
 
 
 @pytest.mark.parametrize(
@@ -413,11 +414,11 @@ def test_name_of_an_image_that_podman_lists(listed: str, name: str) -> None:
     assert short_name(listed) == name
 
 
-def test_line_of_a_step_within_a_stage(tmp_path: Path) -> None:
-    made = context(tmp_path, "ARG A\nFROM a AS one\nRUN x\n\nfrom b\nRUN y \\\n z\nRUN w\n")
-    assert [made.line_of(step, stage=1) for step in (1, 2)] == [2, 3]
-    assert [made.line_of(step, stage=2) for step in (1, 2, 3, 4)] == [5, 6, 8, 1]
-    assert made.line_of(1, stage=3) == 1
+def test_line_of_a_step_within_a_stage() -> None:
+    dockerfile = "ARG A\nFROM a AS one\nRUN x\n\nfrom b\nRUN y \\\n z\nRUN w\n"
+    assert [line_of_step(dockerfile, step, stage=1) for step in (1, 2)] == [2, 3]
+    assert [line_of_step(dockerfile, step, stage=2) for step in (1, 2, 3, 4)] == [5, 6, 8, 1]
+    assert line_of_step(dockerfile, 1, stage=3) == 1
 
 
 STAGES = "ARG V\nFROM a AS one\nRUN x\nFROM b\nRUN echo to see; exit 7\nCOPY none /x\nRUNN y\n"
@@ -534,9 +535,9 @@ def test_engines_that_could_not_start_a_program_are_understood(output: str, reas
     assert refusal(output.encode()) == reason
 
 
-def test_line_of_a_step_skips_comments_and_continuations(tmp_path: Path) -> None:
-    made = context(tmp_path, "# c\nARG A\nFROM a\n\nRUN x \\\n  # c\n  y\nRUN z\n")
-    assert [made.line_of(step) for step in (1, 2, 3, 4)] == [2, 3, 5, 8]
+def test_line_of_a_step_skips_comments_continuations_and_here_documents() -> None:
+    dockerfile = "# c\nARG A\nFROM a\n\nRUN x \\\n  # c\n  y\nRUN <<E\nz\nE\nRUN w\n"
+    assert [line_of_step(dockerfile, step) for step in (1, 2, 3, 4, 5)] == [2, 3, 5, 8, 11]
 
 
 def test_digest_depends_on_what_an_image_depends_on(tmp_path: Path) -> None:

@@ -19,10 +19,11 @@ from pytest_benchflow.core.errors import BuildError, SandboxError
 from pytest_benchflow.core.files import compose_file
 from pytest_benchflow.sandboxes.archive import told_as_build_error
 from pytest_benchflow.sandboxes.base import SandboxSpec
+from pytest_benchflow.sandboxes.build_context import BuildContext
 from pytest_benchflow.sandboxes.docker.client import Engine, EngineError
 from pytest_benchflow.sandboxes.docker.connection import open_connection
 from pytest_benchflow.sandboxes.docker.container_spec import ImageFacts, locked
-from pytest_benchflow.sandboxes.docker.context import BuildContext
+from pytest_benchflow.sandboxes.dockerfile import base_image, buildkit_line, line_of_step, needs_platform
 
 _TAIL_LINES = 30
 _STEP = re.compile(r"Step (\d+)/\d+ : (.*)")
@@ -87,9 +88,9 @@ class BuildLog:
 
     def _read_text(self, text: str) -> None:
         if match := _STEP.match(text):
-            self._at(self._context.line_of(int(match[1])), match[2])
+            self._at(line_of_step(self._context.dockerfile, int(match[1])), match[2])
         elif match := _PODMAN_STEP.match(text):
-            self._at(self._context.line_of(int(match[2]), stage=int(match[1] or 1)), match[3])
+            self._at(line_of_step(self._context.dockerfile, int(match[2]), stage=int(match[1] or 1)), match[3])
         elif text.strip() and not text.startswith(_CHATTER) and _PODMAN_NOISE not in text:
             self._tail.append(text)
 
@@ -126,7 +127,7 @@ class Build:
         self._labels = labels
         self._network = network
         # Podman's own builder reads what in Docker only BuildKit does, and Podman has no BuildKit.
-        self._by_command = context.needs_buildkit and not is_podman
+        self._by_command = buildkit_line(context.dockerfile) is not None and not is_podman
         self._log = BuildLog(context)
 
     async def run(self, *, timeout_sec: float, fresh: bool = False) -> None:
@@ -145,7 +146,7 @@ class Build:
         query = {"t": self._tag, "rm": "1", "forcerm": "1", "labels": json.dumps(dict(self._labels))}
         query |= {"nocache": "1"} if fresh else {}
         query |= {"networkmode": self._network} if self._network else {}
-        query |= {"buildargs": json.dumps(await self._platform())} if self._context.needs_platform else {}
+        query |= {"buildargs": json.dumps(await self._platform())} if needs_platform(self._context.dockerfile) else {}
         try:
             connection = await open_connection(
                 self._engine.address,
@@ -201,7 +202,7 @@ class Build:
             raise self._failed(reason)
 
     def _lacks_buildkit(self, lack: str) -> BuildError:
-        where = f"{self._context.name}:{self._context.buildkit_line}"
+        where = f"{self._context.name}:{buildkit_line(self._context.dockerfile)}"
         return BuildError(f"{where}: this step needs BuildKit, and {lack}", advice="install the Docker CLI with buildx")
 
     def _failed(self, reason: str) -> BuildError:
@@ -305,7 +306,7 @@ class Images:
         return await self.ensure(
             tag,
             lambda: build.run(timeout_sec=spec.build_timeout_sec, fresh=spec.force_build),
-            base=context.base,
+            base=base_image(context.dockerfile),
             force=spec.force_build,
         )
 

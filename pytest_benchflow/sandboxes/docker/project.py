@@ -13,6 +13,7 @@ from pytest_benchflow.core.errors import BuildError, SandboxError, UsageError
 from pytest_benchflow.core.files import compose_file
 from pytest_benchflow.core.text import did_you_mean
 from pytest_benchflow.sandboxes.base import SandboxSpec
+from pytest_benchflow.sandboxes.build_context import BuildContext
 from pytest_benchflow.sandboxes.docker import compose
 from pytest_benchflow.sandboxes.docker.compose import MAIN, PLACEHOLDER, ComposeCli, ComposeFailed
 from pytest_benchflow.sandboxes.docker.container import Container, attach
@@ -25,7 +26,6 @@ from pytest_benchflow.sandboxes.docker.container_spec import (
     working_directory,
 )
 from pytest_benchflow.sandboxes.docker.containers import Kept, Starter, end_programs
-from pytest_benchflow.sandboxes.docker.context import BuildContext
 from pytest_benchflow.sandboxes.docker.project_watcher import Watcher, containers_of, remove_project
 from pytest_benchflow.sandboxes.docker.sidecar import DockerService
 

@@ -213,12 +213,11 @@ class Builder:
             return Built(Image(), await self._base(spec.name))
         name = f"{dockerfile.parent.name}/{dockerfile.name}"
         with told_as_build_error(name):
-            text = dockerfile.read_text(errors="replace")
+            context = BuildContext(dockerfile.parent)
+            text = context.dockerfile
         plan = make_plan(parse(text, name), self._host.path)
         if (count := max(map(len, (plan.steps, *(stage.steps for stage in plan.stages))))) > MAX_LAYERS:
             raise BuildError(f"{name}: {count} RUN, COPY and ADD; at most {MAX_LAYERS} fit, join some")
-        with told_as_build_error(name):
-            context = BuildContext(dockerfile.parent)
         job = _Job(self._launcher, self._store, self._host, plan, context, name)
         try:
             async with asyncio.timeout(spec.build_timeout_sec):
@@ -310,7 +309,9 @@ class _Job:
                 digests = [origin]
             else:
                 with told_as_build_error(f"{self.where}: {step.text}"):
-                    digests = [self._context.digest(source) for source in sources_of(step, self._context, self.where)]
+                    digests = [
+                        self._context.digest_of(source) for source in sources_of(step, self._context, self.where)
+                    ]
             facts = [step.sources, step.target, step.owner, step.mode, step.unpack, digests, *step.files]
         image = step.image
         return _hash(parent, type(step).__name__, facts, dict(image.env), image.workdir, image.dirs)

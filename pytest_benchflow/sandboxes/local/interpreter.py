@@ -8,8 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from pytest_benchflow.sandboxes import dockerfile
-from pytest_benchflow.sandboxes.dockerfile import Dockerfile, Instruction
+from pytest_benchflow.sandboxes.dockerfile import Dockerfile, Heredoc, Instruction, without_heredoc_marks
 
 DEFAULT_SHELL = ("/bin/sh", "-c")
 
@@ -330,7 +329,7 @@ class _Planner:
         stage = self._source_stage(item)
         if unknown := sorted(set(item.flags) - _COPY_FLAGS):
             raise self._file.unsupported(item.line, f"{item.keyword} --{unknown[0]} is not supported here")
-        raw = item.words or split_words(dockerfile.without_marks(item.text), self._file.escape)
+        raw = item.words or split_words(without_heredoc_marks(item.text), self._file.escape)
         words = [self._expand(word) for word in raw]
         if len(words) + len(item.heredocs) < 2 or not words:
             raise self._file.error(item.line, f"{item.keyword} {item.text} needs a source and a target")
@@ -372,7 +371,7 @@ class _Planner:
             raise self._file.unsupported(item.line, f"{item.keyword} --from={item.flags['from']} needs another image")
         return stage
 
-    def _content(self, file: dockerfile.Heredoc) -> str:
+    def _content(self, file: Heredoc) -> str:
         if file.literal:
             return file.content
         return expand_text(file.content, {**self._base, **self._args, **self._image.env}, self._file.escape)
@@ -410,7 +409,7 @@ def _command(item: Instruction, shell: tuple[str, ...]) -> tuple[tuple[str, ...]
     if not item.heredocs:
         return (*shell, item.text), None
     script = item.heredocs[0].content
-    if dockerfile.without_marks(item.text):
+    if without_heredoc_marks(item.text):
         # The shell itself reads what belongs to its command line.
         bodies = "".join(f"{file.content}{file.name}\n" for file in item.heredocs)
         return (*shell, f"{item.text}\n{bodies}"), None
