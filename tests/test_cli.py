@@ -189,7 +189,7 @@ def test_a_bad_age_is_one_line(age: str, capsys: pytest.CaptureFixture[str]) -> 
     with pytest.raises(SystemExit) as ended:
         main(["cleanup", "--images", f"--max-age={age}"])
     assert ended.value.code == 2
-    assert f"--max-age: {age!r} is no number of days; give 0 or more" in capsys.readouterr().err
+    assert f"--max-age: {age!r} is not a number of days; expected 0 or more" in capsys.readouterr().err
 
 
 def test_checking_tasks_counts_the_broken(make_task: Make, capsys: pytest.CaptureFixture[str]) -> None:

@@ -95,7 +95,7 @@ def _agents(options: argparse.Namespace) -> int:
 def _days(text: str) -> float:
     days = float(text) if text.replace(".", "", 1).isdecimal() else -1.0
     if days < 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of days; give 0 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of days; expected 0 or more")
     return days
 
 

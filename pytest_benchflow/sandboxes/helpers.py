@@ -128,9 +128,9 @@ def _problems(argv: Sequence[str], user: str | int | None, cwd: str | None, env:
             yield f"with a NUL character in its {what}"
     for name, value in env.items():
         if not name or "=" in name or "\0" in name + value:
-            yield f"with the variable {name!r}: a name is neither empty nor holds =, and neither holds a NUL character"
+            yield f"with the variable {name!r}: a name must not be empty or contain =; NUL characters cannot be used"
     if not _is_user(user):
-        yield f"as user {user!r}: give a name or a number from 0 to {_LARGEST_ID}"
+        yield f"as user {user!r}: expected a name or a number from 0 to {_LARGEST_ID}"
 
 
 def _is_user(user: str | int | None) -> bool:
@@ -145,12 +145,12 @@ def check_mounts(spec: SandboxSpec) -> None:
     for mount in spec.mounts:
         if not mount.source.is_dir():
             raise SandboxError(
-                f"sandbox {spec.name} cannot show {mount.source} on {mount.target}: there is no such directory",
+                f"sandbox {spec.name} cannot mount {mount.source} on {mount.target}: it is not a directory",
                 retryable=False,
             )
         path = PurePosixPath(mount.target)
         if not path.is_absolute() or ".." in path.parts or len(path.parts) < 2:
             raise SandboxError(
-                f"sandbox {spec.name} cannot show {mount.source} on {mount.target!r}: give an absolute path",
+                f"sandbox {spec.name} cannot mount {mount.source} on {mount.target!r}: expected an absolute path",
                 retryable=False,
             )

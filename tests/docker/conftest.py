@@ -35,7 +35,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
 
 @pytest.fixture(scope="session")
 def is_podman() -> bool:
-    """Say whether the daemon that answers is Podman's."""
+    """Return whether the daemon that answers is Podman's."""
     import docker
 
     with contextlib.closing(docker.from_env(version="auto").api) as client:

@@ -25,8 +25,14 @@ from pytest_benchflow.sandboxes.docker import client
 from pytest_benchflow.sandboxes.docker.backend import engine_facts
 from pytest_benchflow.sandboxes.docker.channel import Answer, can_export, quote
 from pytest_benchflow.sandboxes.docker.cleanup import list_leftovers
-from pytest_benchflow.sandboxes.docker.client import Address, Engine, Unreachable, daemon_answers, find_address
-from pytest_benchflow.sandboxes.docker.compose import as_service, explain, explain_build, override_file, unique_things
+from pytest_benchflow.sandboxes.docker.client import Address, DockerEngine, Unreachable, daemon_answers, find_address
+from pytest_benchflow.sandboxes.docker.compose import (
+    as_service,
+    exclusive_resources,
+    explain,
+    explain_build,
+    override_file,
+)
 from pytest_benchflow.sandboxes.docker.connection import open_connection
 from pytest_benchflow.sandboxes.docker.container_spec import (
     EngineFacts,
@@ -220,14 +226,14 @@ def test_certificates_from_the_environment(docker_home: Path, monkeypatch: pytes
     [
         (
             "nonsense",
-            r"DOCKER_HOST is 'nonsense', which is no address of a Docker daemon; give unix:///PATH or tcp://HOST",
+            r"DOCKER_HOST is 'nonsense', which is not an address of a Docker daemon; give unix:///PATH or tcp://HOST",
         ),
-        ("tcp://", "which is no address"),
-        ("tcp://example.test:port", "which is no address"),
-        ("tcp://example.test:99999", "which is no address"),
-        ("unix://", "which is no address"),
-        ("unix://relative.sock", "which is no address"),
-        ("http://example.test:2375", "which is no address"),
+        ("tcp://", "which is not an address"),
+        ("tcp://example.test:port", "which is not an address"),
+        ("tcp://example.test:99999", "which is not an address"),
+        ("unix://", "which is not an address"),
+        ("unix://relative.sock", "which is not an address"),
+        ("http://example.test:2375", "which is not an address"),
         (
             "ssh://me@example.test:22",
             "through ssh:// as it is; forward its socket with `ssh -nNT -L /tmp/docker.sock:/var/run/docker.sock "
@@ -263,7 +269,7 @@ def test_context_from_the_environment_has_its_certificates(docker_home: Path, mo
 def test_context_that_cannot_be_used_is_named(docker_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_CONTEXT", "gone")
     with pytest.raises(
-        SandboxError, match=r"docker context gone is chosen, and there is none .*; see `docker context ls`"
+        SandboxError, match=r"docker context gone is chosen but cannot be found or read in .*; see `docker context ls`"
     ):
         find_address()
     write_context(docker_home, "gone", Host="ssh://me@example.test")
@@ -287,10 +293,10 @@ def test_docker_command_finds_the_same_daemon(docker_home: Path, monkeypatch: py
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", "what answers there is no Docker daemon"),
-        (b"HTTP/1.1 404 No\r\nContent-Length: 7\r\n\r\n<html/>", "what answers there is no Docker daemon"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", "something other than a Docker daemon answers there"),
+        (b"HTTP/1.1 404 No\r\nContent-Length: 7\r\n\r\n<html/>", "something other than a Docker daemon answers there"),
         (b"two\r\nlines\r\n", "two"),
-        (None, "it says nothing"),
+        (None, "no answer"),
     ],
     ids=["json", "html", "noise", "mute"],
 )
@@ -309,7 +315,7 @@ async def test_what_is_no_daemon_is_told_in_one_line(
     monkeypatch.setattr(client, "_HELLO_TIMEOUT_SEC", 0.5)
     socket = tmp_path / "docker.sock"
     async with await asyncio.start_unix_server(serve, socket):
-        engine = Engine(Address(f"unix://{socket}"))
+        engine = DockerEngine(Address(f"unix://{socket}"))
         with pytest.raises(Unreachable) as caught:
             await engine.version()
         engine.close()
@@ -333,7 +339,7 @@ async def test_copies_of_the_runner_do_not_hold_its_connections(
 
     async with await asyncio.start_unix_server(serve, tmp_path / "docker.sock"):
         connection = await open_connection(Address(f"unix://{tmp_path}/docker.sock"), "/attach")
-        process.cut()
+        process.detach_connections()
         async with asyncio.timeout(10):
             await ended.wait()
         connection.close()
@@ -564,7 +570,7 @@ def test_things_that_exist_only_once() -> None:
         },
         "volumes": {"data": {"name": "p_data"}, "named": {"name": "all"}},
     }
-    assert unique_things(merged, "p") == [
+    assert exclusive_resources(merged, "p") == [
         "container-fixed",
         "host-network",
         "networks-shared",

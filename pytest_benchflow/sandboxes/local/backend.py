@@ -76,7 +76,7 @@ class LocalBackend:
     options: Sequence[BackendOption] = ()
 
     def __init__(self, host: Host | None = None) -> None:
-        self._host = host or Host.look()
+        self._host = host or Host.detect()
         self._launcher = Launcher()
         store = LayerStore(privileged=self._host.privileged)
         self._builder = Builder(self._host, self._launcher, store)

@@ -18,7 +18,7 @@ from pytest_benchflow.sandboxes.local.control import Control, Launcher
 from pytest_benchflow.sandboxes.local.guest import wire
 from pytest_benchflow.sandboxes.local.guest.programs import NOT_STARTED
 from pytest_benchflow.sandboxes.local.layers import copy_written
-from pytest_benchflow.sandboxes.local.pipes import Collector, Handover, ReadPipe, WritePipe
+from pytest_benchflow.sandboxes.local.pipes import Collector, ProgramPipes, ReadPipe, WritePipe
 from pytest_benchflow.sandboxes.local.transfer import Target, pull, push
 
 
@@ -94,7 +94,7 @@ class MachineConfig:
     """Name of a layer that lies directly on the host's directories."""
     write_dir: str | None = None
     """Name of a new directory inside `layers_dir` for what is written; None means memory."""
-    keeps: bool = False
+    is_layer: bool = False
     """Whether that directory outlives the machine, as a layer."""
     storage_mb: int | None = None
     memory_mb: int | None = None
@@ -151,7 +151,7 @@ class Machine:
         self._control = control
         self._group = group
         self._name = config.name
-        self._forgotten = "" if config.keeps else config.written
+        self._temporary_dir = "" if config.is_layer else config.written
         self._oom_kills = 0
         self._open: set[LocalProcess | Collector] = set()
 
@@ -160,7 +160,7 @@ class Machine:
         """Start a machine; nothing is left of it if that fails or is cancelled."""
         machine = cls(*launcher.spawn(config.message(), config.name, config.written), config)
         try:
-            await machine._control.started()
+            await machine._control.wait_started()
         except BaseException:
             await asyncio.shield(machine.stop())
             raise
@@ -181,18 +181,18 @@ class Machine:
         self._oom_kills = self.oom_kills
         try:
             await self._control.stop()
-            if self._forgotten:
-                await asyncio.shield(asyncio.to_thread(remove_tree, self._forgotten))
+            if self._temporary_dir:
+                await asyncio.shield(asyncio.to_thread(remove_tree, self._temporary_dir))
         finally:
             for item in list(self._open):
                 item.close()
 
     async def open(self, command: Command) -> LocalProcess:
         """Start a program with pipes; SandboxError says why it cannot be started."""
-        with Handover() as ends:
-            stdin, stdout, stderr = ends.to_program(), ends.from_program(), ends.from_program()
-            started = ends.from_program()
-            number, status = await self._control.request(command.message(keep=True), ends.theirs)
+        with ProgramPipes() as pipes:
+            stdin, stdout, stderr = pipes.to_program(), pipes.from_program(), pipes.from_program()
+            started = pipes.from_program()
+            number, status = await self._control.request(command.message(keep=True), pipes.program_ends)
         process = LocalProcess(
             self._control,
             number,
@@ -217,11 +217,11 @@ class Machine:
 
     async def run(self, command: Command, *, stdin: bytes = b"", timeout_sec: float | None = None) -> ExecResult:
         """Run a program to its end; on timeout or cancellation its whole process tree is killed."""
-        with Handover() as ends:
-            ends.content(stdin)
-            outputs = ends.from_program(), ends.from_program()
-            started = ends.from_program()
-            number, status = await self._control.request(command.message(), ends.theirs)
+        with ProgramPipes() as pipes:
+            pipes.content(stdin)
+            outputs = pipes.from_program(), pipes.from_program()
+            started = pipes.from_program()
+            number, status = await self._control.request(command.message(), pipes.program_ends)
         stdout, stderr = (self._collect(fd) for fd in outputs)
         try:
             async with asyncio.timeout(timeout_sec):
@@ -262,9 +262,9 @@ class Machine:
             await asyncio.shield(self._signal("resume"))
 
     async def _signal(self, operation: str) -> None:
-        with Handover() as ends:
-            reason = ends.from_program()
-            _, status = await self._control.request({"op": operation}, ends.theirs)
+        with ProgramPipes() as pipes:
+            reason = pipes.from_program()
+            _, status = await self._control.request({"op": operation}, pipes.program_ends)
         try:
             async with asyncio.timeout(HALT_TIMEOUT_SEC):
                 code = await asyncio.shield(status)

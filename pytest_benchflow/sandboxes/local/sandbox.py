@@ -10,10 +10,10 @@ from pytest_benchflow.core.errors import SandboxError, UnsupportedError
 from pytest_benchflow.sandboxes import archive
 from pytest_benchflow.sandboxes.base import Capabilities, ExecResult, SandboxImage, SandboxSpec
 from pytest_benchflow.sandboxes.helpers import check_command, check_mounts, resolve_path
-from pytest_benchflow.sandboxes.local.builder import Builder, Built
+from pytest_benchflow.sandboxes.local.builder import Builder, BuiltEnvironment
 from pytest_benchflow.sandboxes.local.control import Launcher
 from pytest_benchflow.sandboxes.local.host import Host
-from pytest_benchflow.sandboxes.local.interpreter import Image
+from pytest_benchflow.sandboxes.local.interpreter import ImageConfig
 from pytest_benchflow.sandboxes.local.layers import Snapshots
 from pytest_benchflow.sandboxes.local.machine import Command, LocalProcess, Machine
 from pytest_benchflow.sandboxes.local.transfer import Target
@@ -40,7 +40,7 @@ class LocalSandbox:
         self._snapshots = snapshots
         self._on_stop = stopped
         self._id = f"local-{host.pid}-{number}"
-        self._built: Built | None = None
+        self._built: BuiltEnvironment | None = None
         self._machine: Machine | None = None
         self._stopped = False
         self._notes: list[str] = []
@@ -52,8 +52,8 @@ class LocalSandbox:
         return self._id
 
     @property
-    def _image(self) -> Image:
-        return self._built.image if self._built else Image()
+    def _image(self) -> ImageConfig:
+        return self._built.image if self._built else ImageConfig()
 
     @property
     def workdir(self) -> str:
@@ -83,7 +83,7 @@ class LocalSandbox:
             check_mounts(self._spec)
             await self._bring_up(await self._builder.build(self._spec))
 
-    async def _bring_up(self, built: Built) -> None:
+    async def _bring_up(self, built: BuiltEnvironment) -> None:
         self._built = built
         self._notes = list(built.notes)
         if self._image.user not in (None, "root", "0") and not self._host.privileged:

@@ -12,7 +12,7 @@ from typing import BinaryIO
 from pytest_benchflow.core.errors import SandboxError
 from pytest_benchflow.sandboxes.local.control import Control
 from pytest_benchflow.sandboxes.local.guest import transfer as guest, wire
-from pytest_benchflow.sandboxes.local.pipes import Handover
+from pytest_benchflow.sandboxes.local.pipes import ProgramPipes
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ class Target:
 async def push(control: Control, pack: Callable[[BinaryIO], None], target: Target) -> None:
     """Unpack the tar stream that `pack` writes at `target`."""
     message: wire.Message = {"op": "extract", **asdict(target)}
-    with Handover() as ends:
-        stream, errors = ends.to_program(), ends.from_program()
-        number, status = await control.request(message, ends.theirs)
+    with ProgramPipes() as pipes:
+        stream, errors = pipes.to_program(), pipes.from_program()
+        number, status = await control.request(message, pipes.program_ends)
 
     def work() -> None:
         # The receiver says better than a broken pipe what went wrong.
@@ -48,9 +48,9 @@ async def push(control: Control, pack: Callable[[BinaryIO], None], target: Targe
 async def pull(control: Control, unpack: Callable[[BinaryIO], None], source: str, *, directory: bool) -> None:
     """Give `unpack` the tar stream of the file or of the directory's content."""
     message: wire.Message = {"op": "archive", "source": source, "directory": directory}
-    with Handover() as ends:
-        stream, errors = ends.from_program(), ends.from_program()
-        number, status = await control.request(message, ends.theirs)
+    with ProgramPipes() as pipes:
+        stream, errors = pipes.from_program(), pipes.from_program()
+        number, status = await control.request(message, pipes.program_ends)
     failure: list[Exception] = []
 
     def work() -> None:
@@ -58,7 +58,7 @@ async def pull(control: Control, unpack: Callable[[BinaryIO], None], source: str
             try:
                 unpack(file)
             except Exception as error:
-                # The sender may know a better reason: an empty stream is no broken archive but a missing file.
+                # The sender may know a better reason: an empty stream means a missing file, not a broken archive.
                 failure.append(error)
 
     code, reason = await _transfer(control, number, status, errors, work)
@@ -66,7 +66,7 @@ async def pull(control: Control, unpack: Callable[[BinaryIO], None], source: str
     if code == guest.MISSING:
         raise FileNotFoundError(f"no {kind} {source} in sandbox {control.name}")
     if code == guest.WRONG_KIND:
-        raise FileNotFoundError(f"{source} in sandbox {control.name} is no {kind}")
+        raise FileNotFoundError(f"{source} in sandbox {control.name} is not a {kind}")
     if failure and not reason:
         raise failure[0]
     if code != guest.DONE:

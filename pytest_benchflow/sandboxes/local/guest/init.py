@@ -52,7 +52,7 @@ def _build(control: socket.socket, host: HostView) -> NoReturn:
             socket.sethostname(config["hostname"])
             if not config["network"]:
                 devices.raise_loopback()
-            written = rootfs.enter(config, host if host.is_current() else hostview.look())
+            written = rootfs.enter(config, host if host.is_current() else hostview.detect())
             wire.send(control, {"event": "built"}, (written,))
             os._exit(0)
     except BaseException as error:
@@ -118,7 +118,7 @@ class _Init:
             self._children[self._fork(work)] = number
         except OSError as error:
             # A sandbox full of processes must not take its init down.
-            self._report(number, programs.refuse(fds, error))
+            self._report(number, programs.report_start_failure(fds, error))
 
     def _kill(self, number: int, target: int) -> None:
         supervisor = next((pid for pid, owner in self._children.items() if owner == target), None)

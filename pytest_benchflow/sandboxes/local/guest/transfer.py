@@ -56,7 +56,7 @@ def _fail(error: BaseException, errors: int) -> int:
 def _owner(owner: str | None) -> tuple[int, int]:
     if owner is None:
         return 0, 0
-    user = programs.resolve(f"0{owner}" if owner.startswith(":") else owner)
+    user = programs.resolve_user(f"0{owner}" if owner.startswith(":") else owner)
     # `COPY --chown=1000` without a group means the group of the same number.
     gid = user.gid if ":" in owner or not owner.isdigit() else int(owner)
     return user.uid, gid
@@ -158,7 +158,7 @@ def archive(message: wire.Message, fds: list[int]) -> int:
 
 
 def _leads_nowhere(error: BaseException) -> bool:
-    """Say whether nothing can be at a path, be it for links in a ring or for its length."""
+    """Return whether nothing can be at a path, be it for links in a ring or for its length."""
     nowhere = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
     return isinstance(error, OSError) and error.errno in nowhere
 
@@ -182,7 +182,7 @@ def _walk(top: str, prefix: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _add(tar: tarfile.TarFile, path: str, name: str) -> None:
-    """Add one entry; what is no file, directory or link stays behind, as does what vanished or lies too deep."""
+    """Add one entry; anything but files, directories and links is left out, as is what vanished or lies too deep."""
     try:
         status = os.lstat(path)
         info = tarfile.TarInfo(name)

@@ -34,7 +34,7 @@ def main(descriptor: int) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)
     runner = socket.socket(fileno=descriptor)
-    host = hostview.look()
+    host = hostview.detect()
     rights = {privileged: security.Privileges(privileged=privileged) for privileged in (False, True)}
     # Objects that no collection ever touches keep their memory pages shared with every fork.
     gc.collect()
