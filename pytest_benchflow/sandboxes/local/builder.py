@@ -34,8 +34,7 @@ from pytest_benchflow.sandboxes.local.interpreter import (
     make_plan,
 )
 from pytest_benchflow.sandboxes.local.layers import LayerStore, ensure_mirror, layer_name
-from pytest_benchflow.sandboxes.local.machine import Command, Machine, MachineConfig
-from pytest_benchflow.sandboxes.local.transfer import Target
+from pytest_benchflow.sandboxes.local.machine import Command, Machine, MachineConfig, Target
 
 _TAIL_LINES = 30
 _LIST = 'shopt -s nullglob dotglob; files=("$1"/*); ((${#files[@]})) && printf "%s\\0" "${files[@]}"'

@@ -15,7 +15,6 @@ from pathlib import Path
 from pytest_benchflow.core.errors import SandboxError
 from pytest_benchflow.core.files import spare_layers, temporary_name
 from pytest_benchflow.sandboxes.base import Capabilities
-from pytest_benchflow.sandboxes.local.guest import libc
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #: Directories of the host that every sandbox sees.
@@ -136,6 +135,8 @@ def memory_holds_writes(*, privileged: bool) -> bool:
 
 def directory_holds_writes(directory: Path, *, privileged: bool) -> bool:
     """Return whether a file system has attributes and whiteouts: not NFS, not FUSE, not another overlay."""
+    from pytest_benchflow.sandboxes.local.guest import libc
+
     file, moved, whiteout = (directory / f"{temporary_name()}-probe{number}" for number in range(3))
     try:
         file.touch(mode=0o600)
@@ -221,6 +222,8 @@ def _is_ours(path: Path) -> bool:
 def _cover_with_memory(path: Path) -> bool:
     """Mount a tmpfs on `path` for as long as the container lives, shared by all its processes."""
     from filelock import FileLock
+
+    from pytest_benchflow.sandboxes.local.guest import libc
 
     with contextlib.suppress(OSError), FileLock(path.with_suffix(".lock")):
         # Another process may have done it meanwhile.

@@ -23,7 +23,6 @@ from pytest_benchflow.core.errors import SandboxError
 from pytest_benchflow.core.files import cache_directory, is_abandoned, locked_files, temporary_name
 from pytest_benchflow.core.removal import remove_tree
 from pytest_benchflow.sandboxes.base import SandboxImage
-from pytest_benchflow.sandboxes.local.guest import hostview
 from pytest_benchflow.sandboxes.local.host import LayerDirectory, choose_layer_directory
 
 if TYPE_CHECKING:
@@ -140,6 +139,8 @@ async def ensure_mirror(store: LayerStore, name: str) -> None:
 
 
 def _mirror(target: Path) -> None:
+    from pytest_benchflow.sandboxes.local.guest import hostview
+
     for area in hostview.detect().seen_by(privileged=False):
         _copy(f"/{area.path}", str(target / area.key), depth=_DEPTH)
 

@@ -161,8 +161,6 @@ def _signal(pid: int, number: signal.Signals) -> None:
         return
 
 
-#: What a shell reports for a command it cannot start.
-NOT_STARTED = 127
 #: Request number and exit status of a program whose supervisor stays.
 REPORT = struct.Struct("ii")
 _CLOSE_UP_TO = 4096
@@ -196,7 +194,7 @@ def supervise(message: wire.Message, fds: list[int], reports: int, proc: int) ->
 def report_start_failure(fds: list[int], error: OSError) -> int:
     """Write to the last descriptor, where the runner looks for a reason, that no process could be started."""
     os.write(fds[-1], f"no further process can start in the sandbox: {error.strerror}".encode())
-    return NOT_STARTED
+    return wire.NOT_STARTED
 
 
 def _has_children() -> bool:
@@ -245,4 +243,4 @@ def _become(message: wire.Message, proc: int, stdin: int, stdout: int, stderr: i
             raise StartError(error.strerror or str(error)) from None
     except BaseException as error:
         os.write(started, (str(error) or repr(error)).encode(errors="replace")[:4096])
-        os._exit(NOT_STARTED)
+        os._exit(wire.NOT_STARTED)
