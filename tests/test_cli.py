@@ -16,7 +16,9 @@ import pytest
 from project import NO_DAEMON
 
 from pytest_benchflow.cli.main import main
-from pytest_benchflow.sandboxes import registry
+from pytest_benchflow.core.errors import SandboxError
+from pytest_benchflow.sandboxes import Leftovers, registry
+from pytest_benchflow.sandboxes.local.backend import LocalBackend
 
 Make = Callable[..., Path]
 
@@ -164,6 +166,22 @@ def test_cleanup_of_one_run_leaves_what_belongs_to_none(tmp_path: Path) -> None:
     assert path.exists()
 
 
+class _Unreachable(LocalBackend):
+    def leftovers(self, *, unused_for_sec: float | None = None) -> list[Leftovers]:
+        raise SandboxError("no server answers at cloud.test", advice="log in with `cloud login`")
+
+
+def test_cleanup_shows_the_advice_of_a_backend_that_cannot_be_reached(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    point = EntryPoint("cloud", f"{__name__}:_Unreachable", registry.ENTRY_POINTS)
+    monkeypatch.setattr(registry, "entry_points", lambda group: EntryPoints([point]).select(group=group))
+    assert main(["cleanup"]) == 0
+    shown = capsys.readouterr()
+    assert "cloud: no server answers at cloud.test; log in with `cloud login`\n" in shown.err
+    assert "local: nothing\n" in shown.out
+
+
 def test_cleanup_asks_backends_of_other_packages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -189,7 +207,7 @@ def test_a_bad_age_is_one_line(age: str, capsys: pytest.CaptureFixture[str]) -> 
     with pytest.raises(SystemExit) as ended:
         main(["cleanup", "--images", f"--max-age={age}"])
     assert ended.value.code == 2
-    assert f"--max-age: {age!r} is not a number of days; give 0 or more" in capsys.readouterr().err
+    assert f"--max-age: {age!r} is not a number of days; expected 0 or more" in capsys.readouterr().err
 
 
 def test_checking_tasks_counts_the_broken(make_task: Make, capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,7 +29,7 @@ class WarmPytest:
 
     @staticmethod
     def can_run(env: Mapping[str, str]) -> bool:
-        """Say whether a run with these variables is the same in a fork of a running interpreter."""
+        """Return whether a run with these variables is the same in a fork of a running interpreter."""
         ours = {key: value for key, value in os.environ.items() if key.startswith(_AT_START)}
         return ours == {key: value for key, value in env.items() if key.startswith(_AT_START)}
 

@@ -1,9 +1,14 @@
 """A sandbox of your own, here the local one with the company's settings in it.
 
-Name it in your package's pyproject.toml, and `--bf-sandbox company` runs tasks in it, `bf cleanup` asks it too:
+Name it in your package's pyproject.toml:
 
     [project.entry-points."pytest_benchflow.sandboxes"]
     company = "company_sandbox:CompanyBackend"
+
+It then has what the sandboxes of this package have:
+
+    pytest tasks --bf-sandbox company --bf-sandbox-option company.index=https://packages.example.com/simple
+    bf cleanup      # lists the settings that killed runs left, under "company"
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
+from pytest_benchflow.core.errors import SandboxError
 from pytest_benchflow.sandboxes import BackendOption, Capabilities, Leftover, Leftovers, Mount, Sandbox, SandboxSpec
 from pytest_benchflow.sandboxes.local.backend import LocalBackend
 
@@ -41,6 +47,9 @@ class CompanyBackend:
         self._index = values["index"]
 
     async def preflight(self) -> None:
+        if "://" not in self._index:
+            advice = "give a URL, for example company.index=https://packages.example.com/simple"
+            raise SandboxError(f"company.index is {self._index!r}", advice=advice, retryable=False)
         await self._local.preflight()
         self._settings = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
         (self._settings / "pip.conf").write_text(f"[global]\nindex-url = {self._index}\n")

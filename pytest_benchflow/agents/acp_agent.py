@@ -17,12 +17,12 @@ from pytest_benchflow.agents.companion import RunningCompanion, companion_values
 from pytest_benchflow.agents.installation import Installation
 from pytest_benchflow.agents.log import AgentLog, log_name
 from pytest_benchflow.agents.manifest import AgentManifest
-from pytest_benchflow.agents.sandbox_commands import exec_checked
 from pytest_benchflow.agents.template import Values, fill_argv, fill_env
 from pytest_benchflow.configfile import resolve_env, resolve_headers
 from pytest_benchflow.core.errors import HandshakeError, InstallError, ProviderError
 from pytest_benchflow.core.types import Json
 from pytest_benchflow.providers import Sources
+from pytest_benchflow.sandboxes import exec_checked
 
 if TYPE_CHECKING:
     from pytest_benchflow.agents.acp.session import AcpSession
@@ -38,19 +38,22 @@ _WRITE = """umask 077
 path={path}
 mkdir -p "${{path%/*}}" && rm -f "$path" && cat >"$path"
 """
+_WRITE_TIMEOUT_SEC = 60.0
 
 
 async def write_home_files(context: AgentContext, files: Iterable[HomeFile], agent: str) -> None:
     """Write the files; one that cannot be written is an error that says where and why, and not what."""
     for file in files:
         path = f"{context.home}/{file.path}"
-        text = f"Agent {agent} install failed: {path} cannot be written: "
         await exec_checked(
             context.sandbox,
             _WRITE.format(path=shlex.quote(path)),
-            lambda reason, text=text: InstallError(text + reason, retryable=False),  # type: ignore[misc]
+            f"write {path}",
             user=context.user,
+            cwd="/",
             stdin=file.content,
+            timeout_sec=_WRITE_TIMEOUT_SEC,
+            error=lambda message: InstallError(f"Agent {agent} install failed: {message}", retryable=False),
         )
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
 
+from pytest_benchflow.core.capture import Tail, omission
 from pytest_benchflow.core.secrets import Redactor, StreamRedactor
 
 _HEAD_BYTES = 1 << 20
@@ -27,9 +27,7 @@ class AgentLog:
         self._path = path
         self._redactor = StreamRedactor(Redactor(secrets))
         self._room = head
-        self._keep = tail
-        self._tail: deque[bytes] = deque()
-        self._held = self._dropped = 0
+        self._tail = Tail(tail)
         self._file: BinaryIO | None = None
         self._closed = False
 
@@ -44,10 +42,10 @@ class AgentLog:
             return
         self._store(self._redactor.flush())
         self._closed = True
-        if self._dropped:
-            self._append(b"\n[... %d bytes left out ...]\n" % self._dropped)
-        for part in self._tail:
-            self._append(part)
+        rest = self._tail.content()
+        if self._tail.dropped:
+            self._append(omission(self._tail.dropped).encode())
+        self._append(rest)
         if self._file is not None:
             self._file.close()
 
@@ -55,17 +53,7 @@ class AgentLog:
         now, later = data[: self._room], data[self._room :]
         self._room -= len(now)
         self._append(now)
-        if not later:
-            return
-        self._tail.append(later)
-        self._held += len(later)
-        while self._held > self._keep and self._tail:
-            first = self._tail.popleft()
-            surplus = min(len(first), self._held - self._keep)
-            if surplus < len(first):
-                self._tail.appendleft(first[surplus:])
-            self._held -= surplus
-            self._dropped += surplus
+        self._tail.add(later)
 
     def _append(self, data: bytes) -> None:
         if not data:

@@ -1,4 +1,4 @@
-"""Commands in a sandbox that have to succeed, while an agent is made ready."""
+"""Install an agent inside a sandbox by a script."""
 
 from __future__ import annotations
 
@@ -9,23 +9,7 @@ from pytest_benchflow.core.errors import InstallError
 from pytest_benchflow.core.text import one_line
 
 if TYPE_CHECKING:
-    from pytest_benchflow.sandboxes import ExecResult, Sandbox
-
-
-async def exec_checked(
-    sandbox: Sandbox,
-    script: str,
-    error: Callable[[str], Exception],
-    *,
-    user: str | int | None = 0,
-    stdin: bytes | None = None,
-    timeout_sec: float = 60.0,
-) -> ExecResult:
-    """Run a script; one that fails raises what `error` makes of its reason."""
-    result = await sandbox.exec(script, user=user, cwd="/", stdin=stdin, timeout_sec=timeout_sec)
-    if result.return_code:
-        raise error(one_line(result.stderr, 200) or f"status {result.return_code}")
-    return result
+    from pytest_benchflow.sandboxes import Sandbox
 
 
 async def exec_install(

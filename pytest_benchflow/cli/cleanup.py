@@ -27,8 +27,8 @@ def _places(unused_for_sec: float | None) -> Iterator[Leftovers]:
     for name in registry.names():
         try:
             yield from registry.create(name).leftovers(unused_for_sec=unused_for_sec)
-        except BenchflowError as error:
-            print(f"{name}: {error.message}", file=sys.stderr)
+        except (BenchflowError, OSError) as error:
+            print(f"{name}: {error}", file=sys.stderr)
 
 
 async def _treat(place: Leftovers, *, remove: bool, everything: bool, run: str | None) -> int:
@@ -37,8 +37,8 @@ async def _treat(place: Leftovers, *, remove: bool, everything: bool, run: str |
             leftovers = [item for item in await opened.find() if run in (None, item.run)]
             selection = [item for item in leftovers if everything or item.abandoned]
             removed = await opened.remove(selection) if remove else None
-    except BenchflowError as error:
-        print(f"{place.title}: {error.message}", file=sys.stderr)
+    except (BenchflowError, OSError) as error:
+        print(f"{place.title}: {error}", file=sys.stderr)
         return 0
     _show(place.title, selection, removed)
     if spared := len(leftovers) - len(selection):

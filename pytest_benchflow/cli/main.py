@@ -103,7 +103,7 @@ def _count(text: str) -> int:
 def _days(text: str) -> float:
     days = float(text) if text.replace(".", "", 1).isdecimal() else -1.0
     if days < 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of days; give 0 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of days; expected 0 or more")
     return days
 
 

@@ -1,4 +1,4 @@
-"""What can go wrong, said once: every failure of the harness has a category, a phase and an advice."""
+"""Every failure of the harness, with its category, its phase and advice."""
 
 from __future__ import annotations
 

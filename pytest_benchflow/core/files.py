@@ -63,7 +63,7 @@ def temporary_name() -> str:
 
 
 def is_abandoned(name: str) -> bool:
-    """Say whether a directory has a temporary name whose maker is gone."""
+    """Return whether a directory has a temporary name whose maker is gone."""
     word, _, rest = name.partition("-")
     pid, _, rest = rest.partition("-")
     return word == "tmp" and pid.isdigit() and start_time(pid) != rest.partition("-")[0]

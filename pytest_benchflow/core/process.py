@@ -47,7 +47,7 @@ def keep_from_forks(connection: Connection) -> None:
     _connections.add(connection)
 
 
-def cut() -> None:
+def detach_connections() -> None:
     """Let every connection end at /dev/null; its number stays taken, for whoever will close it."""
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for connection in _connections:
@@ -64,4 +64,4 @@ def _descriptor(connection: Connection) -> int:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=cut)
+    os.register_at_fork(after_in_child=detach_connections)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pytest_benchflow.core.errors import SandboxError
+from pytest_benchflow.sandboxes import exec_checked
 
 if TYPE_CHECKING:
     from pytest_benchflow.sandboxes import Sandbox
@@ -117,6 +118,5 @@ async def existing_user(sandbox: Sandbox, user: str | int | None, timeout_sec: f
 async def kill_processes(sandbox: Sandbox, name: str) -> None:
     """Kill everything the sandbox user still runs, so that nothing of the agent's outlives it."""
     script = _KILL.format(user=shlex.quote(name))
-    done = await sandbox.exec(script, user=0, cwd="/", timeout_sec=_KILL_TIMEOUT_SEC)
-    if done.return_code:
-        raise SandboxError(f"processes of the user {name!r} could not be killed: {done.stderr.strip()[:200]}")
+    purpose = f"kill the processes of the user {name!r}"
+    await exec_checked(sandbox, script, purpose, cwd="/", timeout_sec=_KILL_TIMEOUT_SEC)

@@ -32,4 +32,5 @@ from .helpers import (
 from .registry import (
     SandboxRegistry as SandboxRegistry,
     configure_backend as configure_backend,
+    parse_backend_options as parse_backend_options,
 )

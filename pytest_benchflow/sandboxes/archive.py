@@ -41,7 +41,7 @@ DEFAULT_LIMITS = ArchiveLimits()
 def pack_file(source: Path, name: str, stream: BinaryIO) -> None:
     """Write one file, followed if it is a link, as the only member `name`."""
     if not stat.S_ISREG(source.stat().st_mode):
-        raise FileNotFoundError(f"{source} is no file")
+        raise FileNotFoundError(f"{source} is not a file")
     with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as tar:
         _add(tar, str(source), name, follow=True)
 
@@ -61,7 +61,7 @@ def pack_dir(
 
 
 @contextmanager
-def told_as_build_error(where: str) -> Iterator[None]:
+def as_build_error(where: str) -> Iterator[None]:
     """Say which file of a build context cannot be read, and in what place that matters."""
     try:
         yield
@@ -115,7 +115,7 @@ def unpack_file(stream: BinaryIO, target: Path, limits: ArchiveLimits = DEFAULT_
     with _open(stream) as tar:
         member = tar.next()
         if member is None or not member.isreg():
-            raise SandboxError(f"{target.name} in the sandbox is no regular file")
+            raise SandboxError(f"{target.name} in the sandbox is not a regular file")
         _Budget(limits).take(member)
         if target.is_dir() and not target.is_symlink():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
@@ -164,7 +164,7 @@ def _unless_too_long() -> Iterator[None]:
 
 
 def stays_inside(name: PurePosixPath, link: str) -> bool:
-    """Say whether a link called `name` can only lead to places below the top directory.
+    """Return whether a link called `name` can only lead to places below the top directory.
 
     A ".." after a name is refused: if that name is itself a link, it would climb from somewhere else.
     """

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import posixpath
 import re
 import stat
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 
 from pytest_benchflow.sandboxes import archive
 
@@ -42,7 +46,7 @@ class IgnoreRules:
         return cls(tuple(rules))
 
     def hides(self, name: str) -> bool:
-        """Say whether a path relative to the context is left out, itself or by a parent."""
+        """Return whether a path relative to the context is left out, itself or by a parent."""
         hidden = False
         for pattern, ignores in self.rules:
             if pattern.fullmatch(name):
@@ -51,12 +55,12 @@ class IgnoreRules:
 
 
 def is_pattern(text: str) -> bool:
-    """Say whether a source of COPY may name several files."""
+    """Return whether a source of COPY may name several files."""
     return any(char in text for char in "*?[")
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Say whether the name of a file, without directories, fits a pattern."""
+    """Return whether the name of a file, without directories, fits a pattern."""
     return _compile(pattern.replace("**", "*")).fullmatch(name) is not None
 
 
@@ -107,30 +111,51 @@ class Source:
         return PurePosixPath(self.name).name
 
 
+#: The engine reads these, and then leaves them out itself if they are to be.
+_FOR_THE_ENGINE = ("Dockerfile", ".dockerignore")
+_FORMAT = "1"
+
+
 class BuildContext:
-    """The directory that COPY reads from."""
+    """The directory that a Dockerfile stands in and that COPY reads from."""
 
     def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.name = f"{directory.name}/Dockerfile"
+        """How messages call its Dockerfile."""
         self._top = directory.resolve()
         self._ignore = IgnoreRules.read(directory / ".dockerignore")
 
+    @cached_property
+    def dockerfile(self) -> str:
+        """The text of the Dockerfile."""
+        return (self.directory / "Dockerfile").read_text(errors="replace")
+
     def find(self, pattern: str) -> list[Source]:
-        """Resolve one source word; wildcards may match several files, or none."""
+        """Resolve one source of COPY; wildcards may match several files, or none."""
         name = os.path.normpath(pattern.lstrip("/") or ".")
         if name == ".." or name.startswith("../"):
             raise ContextError(f"{pattern}: lies outside the build context {self._top}")
         names = self._glob(name) if is_pattern(name) else [name]
-        found = [Source(self._resolve(match), match) for match in names if self._is_there(match)]
-        if not all(source.path.exists() for source in found) or (not found and not is_pattern(name)):
+        sources = [Source(self._resolve(match), match) for match in names if self._includes(match)]
+        if not all(source.path.exists() for source in sources) or (not sources and not is_pattern(name)):
             raise ContextError(f"{pattern}: not found in {self._top}")
-        return found
+        return sources
 
     def keeps(self, source: Source, name: str) -> bool:
-        """Say whether the entry `name` below a source directory is part of the context."""
+        """Return whether the entry `name` below a source directory is part of the context."""
         return not self._ignore.hides(str(PurePosixPath(source.name) / name))
 
-    def digest(self, source: Source) -> str:
-        """Hash names, kinds, modes, link targets and bytes of a source."""
+    def digest(self, args: Mapping[str, str]) -> str:
+        """Hash all that an image depends on: names, kinds, modes, link targets, bytes and arguments."""
+        total = hashlib.sha256(json.dumps([_FORMAT, sorted(args.items())]).encode())
+        for path, name in archive.walk(self.directory):
+            if self._is_sent(name):
+                total.update(_entry(path, name))
+        return total.hexdigest()
+
+    def digest_of(self, source: Source) -> str:
+        """Hash names, kinds, modes, link targets and bytes of one source of COPY."""
         total = hashlib.sha256()
         if not source.path.is_dir():
             total.update(_entry(str(source.path), source.file_name, follow=True))
@@ -140,8 +165,23 @@ class BuildContext:
                 total.update(_entry(path, name))
         return total.hexdigest()
 
-    def _is_there(self, name: str) -> bool:
-        """Say whether a path is part of the context: a directory also is if anything in it was taken back in."""
+    def signature(self) -> int:
+        """Return what changes whenever the digest may have changed, without reading any file."""
+        facts = []
+        for path, name in archive.walk(self.directory):
+            status = os.lstat(path)
+            facts.append((name, status.st_mode, status.st_size, status.st_mtime_ns, status.st_ino))
+        return hash(tuple(facts))
+
+    def pack(self, stream: BinaryIO) -> None:
+        """Write the context as an engine wants it."""
+        archive.pack_dir(self.directory, stream, keep=self._is_sent)
+
+    def _is_sent(self, name: str) -> bool:
+        return name in _FOR_THE_ENGINE or not self._ignore.hides(name)
+
+    def _includes(self, name: str) -> bool:
+        """Return whether a path is part of the context: a directory also is if anything in it was taken back in."""
         if name == "." or not self._ignore.hides(name):
             return True
         path = self._top / name
@@ -155,16 +195,16 @@ class BuildContext:
         return path
 
     def _glob(self, pattern: str) -> list[str]:
-        found = [""]
+        names = [""]
         for part in PurePosixPath(pattern).parts:
-            found = [
+            names = [
                 f"{parent}/{entry}".lstrip("/")
-                for parent in found
+                for parent in names
                 if (self._top / parent).is_dir()
                 for entry in sorted(os.listdir(self._top / parent))
                 if matches(entry, part)
             ]
-        return found
+        return names
 
 
 def _entry(path: str, name: str, *, follow: bool = False) -> bytes:
@@ -176,5 +216,4 @@ def _entry(path: str, name: str, *, follow: bool = False) -> bytes:
                 content.update(chunk)
     elif stat.S_ISLNK(status.st_mode):
         content.update(os.fsencode(os.readlink(path)))
-    head = f"{stat.S_IFMT(status.st_mode):o} {stat.S_IMODE(status.st_mode):o} {content.hexdigest()} "
-    return head.encode() + os.fsencode(name) + b"\0"
+    return f"{status.st_mode:o} {content.hexdigest()} ".encode() + os.fsencode(name) + b"\0"

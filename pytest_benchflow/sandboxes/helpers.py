@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import posixpath
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, cast
 
 from pytest_benchflow.core.errors import BenchflowError, SandboxError, UnsupportedError
+from pytest_benchflow.core.text import one_line
 from pytest_benchflow.sandboxes.base import SandboxSpec
 
 if TYPE_CHECKING:
@@ -58,20 +59,21 @@ async def exec_checked(
     purpose: str,
     *,
     timeout_sec: float,
+    user: str | int | None = 0,
     cwd: str | None = None,
     stdin: bytes | None = None,
-    error: type[BenchflowError] = SandboxError,
+    error: Callable[[str], BenchflowError] = SandboxError,
 ) -> ExecResult:
-    """Run a command of ours as root that has to succeed; the error says that it could not do what `purpose` says.
+    """Run a command of ours that has to succeed, as root by default; `purpose` completes "could not ..." in its errors.
 
-    A command that takes too long is a SandboxError, one that fails is an `error`.
+    A command that takes too long is a SandboxError; for one that fails, `error` makes the exception of its message.
     """
     try:
-        result = await sandbox.exec(script, user=0, cwd=cwd, stdin=stdin, timeout_sec=timeout_sec)
+        result = await sandbox.exec(script, user=user, cwd=cwd, stdin=stdin, timeout_sec=timeout_sec)
     except TimeoutError:
         raise SandboxError(f"could not {purpose} within {timeout_sec:g} s") from None
     if result.return_code:
-        raise error(f"could not {purpose}: {result.stderr.strip()[:300]}")
+        raise error(f"could not {purpose}: {one_line(result.stderr, 300) or f'exit status {result.return_code}'}")
     return result
 
 
@@ -126,9 +128,9 @@ def _problems(argv: Sequence[str], user: str | int | None, cwd: str | None, env:
             yield f"with a NUL character in its {what}"
     for name, value in env.items():
         if not name or "=" in name or "\0" in name + value:
-            yield f"with the variable {name!r}: a name is neither empty nor holds =, and neither holds a NUL character"
+            yield f"with the variable {name!r}: a name must not be empty or contain =; NUL characters cannot be used"
     if not _is_user(user):
-        yield f"as user {user!r}: give a name or a number from 0 to {_LARGEST_ID}"
+        yield f"as user {user!r}: expected a name or a number from 0 to {_LARGEST_ID}"
 
 
 def _is_user(user: str | int | None) -> bool:
@@ -143,12 +145,12 @@ def check_mounts(spec: SandboxSpec) -> None:
     for mount in spec.mounts:
         if not mount.source.is_dir():
             raise SandboxError(
-                f"sandbox {spec.name} cannot show {mount.source} on {mount.target}: there is no such directory",
+                f"sandbox {spec.name} cannot mount {mount.source} on {mount.target}: it is not a directory",
                 retryable=False,
             )
         path = PurePosixPath(mount.target)
         if not path.is_absolute() or ".." in path.parts or len(path.parts) < 2:
             raise SandboxError(
-                f"sandbox {spec.name} cannot show {mount.source} on {mount.target!r}: give an absolute path",
+                f"sandbox {spec.name} cannot mount {mount.source} on {mount.target!r}: expected an absolute path",
                 retryable=False,
             )

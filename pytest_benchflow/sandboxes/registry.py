@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 
-from pytest_benchflow.core.errors import UsageError
+from pytest_benchflow.core.errors import BenchflowError, UsageError
 from pytest_benchflow.core.text import did_you_mean
 from pytest_benchflow.sandboxes.base import Backend
 
@@ -44,7 +44,7 @@ class SandboxRegistry:
     def __init__(self, options: Mapping[str, Mapping[str, str]] | None = None) -> None:
         """Give backends the values of their options, by backend and option: `{"docker": {"network": "host"}}`."""
         self._factories: dict[str, Factory] = {"docker": _docker, "local": _local}
-        self._options = options or {}
+        self._options = {name: dict(values) for name, values in (options or {}).items()}
         self._searched = False
 
     def register(self, name: str, factory: Factory) -> None:
@@ -52,6 +52,11 @@ class SandboxRegistry:
         if name == AUTO or not name.replace("-", "").replace("_", "").isalnum():
             raise UsageError(f"{name!r} cannot name a sandbox", advice="use letters, digits and dashes")
         self._factories[name] = factory
+
+    def add_options(self, options: Mapping[str, Mapping[str, str]]) -> None:
+        """Give backends more values of their options; these win over those given before."""
+        for name, values in options.items():
+            self._options.setdefault(name, {}).update(values)
 
     def names(self) -> list[str]:
         """List every word that `create` takes."""
@@ -61,9 +66,8 @@ class SandboxRegistry:
     def create(self, name: str) -> Backend:
         """Make the backend called `name` with its options; UsageError if there is no such backend or option."""
         chosen = self.resolve(name)[0]
-        for other in self._options:
-            if other not in self.names():
-                raise UsageError(f"options for an unknown sandbox {other!r}", advice=did_you_mean(other, self.names()))
+        if unknown := [other for other in self._options if other not in self.names()]:
+            raise UsageError(self._unknown_backend(unknown[0]))
         backend = self._factories[chosen]()
         configure_backend(backend, self._options.get(chosen, {}), name=chosen)
         return backend
@@ -76,6 +80,22 @@ class SandboxRegistry:
         if name not in self._factories:
             raise UsageError(f"unknown sandbox {name!r}", advice=did_you_mean(name, [*self._factories, AUTO]))
         return name, "chosen"
+
+    def option_problems(self, options: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+        """Yield what is wrong with the values of options: no such backend, no such option, a value it cannot have."""
+        for name, values in options.items():
+            if name not in self.names():
+                yield self._unknown_backend(name)
+                continue
+            try:
+                backend = self._factories[name]()
+            except BenchflowError as error:
+                yield str(error)
+            else:
+                yield from _problems(backend, values, name)
+
+    def _unknown_backend(self, name: str) -> str:
+        return f"options for an unknown sandbox {name!r}; {did_you_mean(name, self.names())}"
 
     def _search(self) -> None:
         """Add installed packages' backends, once; a name taken by hand keeps its factory."""
@@ -94,6 +114,29 @@ def _factory(point: EntryPoint) -> Factory:
         return loaded()
 
     return make
+
+
+def parse_backend_options(texts: Sequence[str], registry: SandboxRegistry) -> dict[str, dict[str, str]]:
+    """Read options as users write them, `BACKEND.NAME=VALUE`; one UsageError for all problems.
+
+    Of an option that is given twice the last value counts. The backends that are named are made, which starts nothing.
+
+        registry.add_options(parse_backend_options(["docker.network=host"], registry))
+    """
+    options: dict[str, dict[str, str]] = {}
+    problems: list[str] = []
+    for text in texts:
+        target, equals, value = text.partition("=")
+        backend, _, name = target.strip().partition(".")
+        if equals and backend and name:
+            options.setdefault(backend, {})[name] = value
+        else:
+            # Without the value, which may be a secret.
+            shown = f"{target}=…" if equals else target
+            problems.append(f"{shown!r} is not an option of a sandbox; write BACKEND.NAME=VALUE")
+    if problems := [*problems, *registry.option_problems(options)]:
+        raise UsageError(" · ".join(problems))
+    return options
 
 
 def configure_backend(backend: Backend, values: Mapping[str, str], *, name: str) -> None:

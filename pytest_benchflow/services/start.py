@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_benchflow.core.errors import Category, SandboxError
+from pytest_benchflow.sandboxes import exec_checked
 from pytest_benchflow.services.registry import SERVICES, ServiceConfig
 
 if TYPE_CHECKING:
@@ -58,9 +59,8 @@ async def _start(sandbox: Sandbox, service: ServiceConfig) -> None:
         command=shlex.quote(service.command or usual),
         log=_log(service),
     )
-    result = await sandbox.exec(script, user=0, timeout_sec=_START_SEC)
-    if result.return_code:
-        raise _failed(service, f"could not be started: {result.stderr.strip()[:300]}")
+    purpose = f"start service {service.name!r}"
+    await exec_checked(sandbox, script, purpose, timeout_sec=_START_SEC, error=_start_error)
 
 
 async def _wait(sandbox: Sandbox, service: ServiceConfig) -> None:
@@ -69,18 +69,19 @@ async def _wait(sandbox: Sandbox, service: ServiceConfig) -> None:
     try:
         result = await sandbox.exec(script, user=0, timeout_sec=seconds + _MARGIN_SEC)
     except TimeoutError:
-        raise _failed(service, f"did not answer within {seconds:g} s") from None
+        raise _start_error(f"service {service.name!r} did not answer within {seconds:g} s") from None
     if result.return_code:
+        asked = f"{service.health_path} on port {service.port}"
         log_end = f"; its log ends with: {result.stderr.strip()[-300:]}" if result.stderr.strip() else ""
-        raise _failed(service, f"did not answer {service.health_path} on port {service.port} in {seconds:g} s{log_end}")
+        raise _start_error(f"service {service.name!r} did not answer {asked} in {seconds:g} s{log_end}")
 
 
 def _log(service: ServiceConfig) -> str:
     return shlex.quote(f"{LOGS}/{service.name}.log")
 
 
-def _failed(service: ServiceConfig, what: str) -> SandboxError:
-    return SandboxError(f"service {service.name!r} {what}", category=Category.HEALTHCHECK, retryable=False)
+def _start_error(message: str) -> SandboxError:
+    return SandboxError(message, category=Category.HEALTHCHECK, retryable=False)
 
 
 def build_service_hooks(services: Sequence[ServiceConfig]) -> list[Callable[[Sandbox], Awaitable[None]]]:

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from pytest_benchflow.sandboxes import Sandbox, SandboxSpec
+from pytest_benchflow.sandboxes.build_context import BuildContext
 from pytest_benchflow.sandboxes.docker import container_spec
 from pytest_benchflow.sandboxes.docker.backend import DockerBackend
-from pytest_benchflow.sandboxes.docker.context import BuildContext
 
 BASE = "debian:bookworm-slim"
 NEEDS_NO_DAEMON = {"test_docker_units.py"}
@@ -35,7 +35,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
 
 @pytest.fixture(scope="session")
 def is_podman() -> bool:
-    """Say whether the daemon that answers is Podman's."""
+    """Return whether the daemon that answers is Podman's."""
     import docker
 
     with contextlib.closing(docker.from_env(version="auto").api) as client:

@@ -146,7 +146,7 @@ def make_certificates(directory: Path) -> None:
 
 
 def can_run() -> bool:
-    """Say whether a daemon of our own can be had here."""
+    """Return whether a daemon of our own can be had here."""
     from shutil import which
 
     return which("dockerd") is not None and os.geteuid() == 0

@@ -105,7 +105,7 @@ async def test_files_come_out_whatever_the_service_lacks(sandbox: Sandbox, tmp_p
     for state in ("without tar", "without a shell", "stopped"):
         await victim.download_dir("/root/d", tmp_path / state)
         assert (tmp_path / state / "two").read_text() == "2\n"
-        with pytest.raises(FileNotFoundError, match=r"/root/d in service victim of sandbox many is no file"):
+        with pytest.raises(FileNotFoundError, match=r"/root/d in service victim of sandbox many is not a file"):
             await victim.download_file("/root/d", tmp_path / "none")
         with pytest.raises(FileNotFoundError, match=r"no directory /root/none in service victim of sandbox many"):
             await victim.download_dir("/root/none", tmp_path / "none")

@@ -20,12 +20,19 @@ from pytest_benchflow.core import process
 from pytest_benchflow.core.capture import CAPTURE_BYTES, Capture
 from pytest_benchflow.core.errors import SandboxError, UnsupportedError
 from pytest_benchflow.sandboxes import Limits, SandboxSpec
+from pytest_benchflow.sandboxes.build_context import BuildContext
 from pytest_benchflow.sandboxes.docker import client
 from pytest_benchflow.sandboxes.docker.backend import engine_facts
 from pytest_benchflow.sandboxes.docker.channel import Answer, can_export, quote
 from pytest_benchflow.sandboxes.docker.cleanup import list_leftovers
-from pytest_benchflow.sandboxes.docker.client import Address, Engine, Unreachable, daemon_answers, find_address
-from pytest_benchflow.sandboxes.docker.compose import as_service, explain, explain_build, override_file, unique_things
+from pytest_benchflow.sandboxes.docker.client import Address, DockerEngine, Unreachable, daemon_answers, find_address
+from pytest_benchflow.sandboxes.docker.compose import (
+    as_service,
+    exclusive_resources,
+    explain,
+    explain_build,
+    override_file,
+)
 from pytest_benchflow.sandboxes.docker.connection import open_connection
 from pytest_benchflow.sandboxes.docker.container_spec import (
     EngineFacts,
@@ -37,10 +44,10 @@ from pytest_benchflow.sandboxes.docker.container_spec import (
     working_directory,
 )
 from pytest_benchflow.sandboxes.docker.containers import Starter
-from pytest_benchflow.sandboxes.docker.context import BuildContext
 from pytest_benchflow.sandboxes.docker.exec import refusal
 from pytest_benchflow.sandboxes.docker.images import BuildLog, short_name
 from pytest_benchflow.sandboxes.docker.streams import STDERR, STDOUT, Reader
+from pytest_benchflow.sandboxes.dockerfile import base_image, buildkit_line, line_of_step, needs_platform
 
 ENGINE = EngineFacts(cpus=4, has_gpus=False, has_bridge=True)
 
@@ -219,14 +226,14 @@ def test_certificates_from_the_environment(docker_home: Path, monkeypatch: pytes
     [
         (
             "nonsense",
-            r"DOCKER_HOST is 'nonsense', which is no address of a Docker daemon; give unix:///PATH or tcp://HOST",
+            r"DOCKER_HOST is 'nonsense', which is not an address of a Docker daemon; give unix:///PATH or tcp://HOST",
         ),
-        ("tcp://", "which is no address"),
-        ("tcp://example.test:port", "which is no address"),
-        ("tcp://example.test:99999", "which is no address"),
-        ("unix://", "which is no address"),
-        ("unix://relative.sock", "which is no address"),
-        ("http://example.test:2375", "which is no address"),
+        ("tcp://", "which is not an address"),
+        ("tcp://example.test:port", "which is not an address"),
+        ("tcp://example.test:99999", "which is not an address"),
+        ("unix://", "which is not an address"),
+        ("unix://relative.sock", "which is not an address"),
+        ("http://example.test:2375", "which is not an address"),
         (
             "ssh://me@example.test:22",
             "through ssh:// as it is; forward its socket with `ssh -nNT -L /tmp/docker.sock:/var/run/docker.sock "
@@ -262,7 +269,7 @@ def test_context_from_the_environment_has_its_certificates(docker_home: Path, mo
 def test_context_that_cannot_be_used_is_named(docker_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_CONTEXT", "gone")
     with pytest.raises(
-        SandboxError, match=r"docker context gone is chosen, and there is none .*; see `docker context ls`"
+        SandboxError, match=r"docker context gone is chosen but cannot be found or read in .*; see `docker context ls`"
     ):
         find_address()
     write_context(docker_home, "gone", Host="ssh://me@example.test")
@@ -286,10 +293,10 @@ def test_docker_command_finds_the_same_daemon(docker_home: Path, monkeypatch: py
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", "what answers there is no Docker daemon"),
-        (b"HTTP/1.1 404 No\r\nContent-Length: 7\r\n\r\n<html/>", "what answers there is no Docker daemon"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", "something other than a Docker daemon answers there"),
+        (b"HTTP/1.1 404 No\r\nContent-Length: 7\r\n\r\n<html/>", "something other than a Docker daemon answers there"),
         (b"two\r\nlines\r\n", "two"),
-        (None, "it says nothing"),
+        (None, "no answer"),
     ],
     ids=["json", "html", "noise", "mute"],
 )
@@ -308,7 +315,7 @@ async def test_what_is_no_daemon_is_told_in_one_line(
     monkeypatch.setattr(client, "_HELLO_TIMEOUT_SEC", 0.5)
     socket = tmp_path / "docker.sock"
     async with await asyncio.start_unix_server(serve, socket):
-        engine = Engine(Address(f"unix://{socket}"))
+        engine = DockerEngine(Address(f"unix://{socket}"))
         with pytest.raises(Unreachable) as caught:
             await engine.version()
         engine.close()
@@ -332,7 +339,7 @@ async def test_copies_of_the_runner_do_not_hold_its_connections(
 
     async with await asyncio.start_unix_server(serve, tmp_path / "docker.sock"):
         connection = await open_connection(Address(f"unix://{tmp_path}/docker.sock"), "/attach")
-        process.cut()
+        process.detach_connections()
         async with asyncio.timeout(10):
             await ended.wait()
         connection.close()
@@ -362,13 +369,12 @@ def context(tmp_path: Path, dockerfile: str) -> BuildContext:
         ("FROM a\nRUN test 1 -lt 2", False),
     ],
 )
-def test_which_dockerfiles_need_buildkit(tmp_path: Path, dockerfile: str, needs: bool) -> None:
-    assert context(tmp_path, dockerfile).needs_buildkit is needs
+def test_which_dockerfiles_need_buildkit(dockerfile: str, needs: bool) -> None:
+    assert (buildkit_line(dockerfile) is not None) is needs
 
 
-def test_line_that_needs_buildkit(tmp_path: Path) -> None:
-    made = context(tmp_path, "FROM a\nRUN x\n\n\nRUN --mount=type=cache,target=/c y\nRUN <<EOF\nz\nEOF\n")
-    assert made.buildkit_line == 5
+def test_line_that_needs_buildkit() -> None:
+    assert buildkit_line("FROM a\nRUN x\n\n\nRUN --mount=type=cache,target=/c y\nRUN <<EOF\nz\nEOF\n") == 5
 
 
 @pytest.mark.parametrize(
@@ -381,8 +387,8 @@ def test_line_that_needs_buildkit(tmp_path: Path) -> None:
         ("FROM a\nARG MY_TARGETS", False),
     ],
 )
-def test_which_dockerfiles_ask_for_the_platform(tmp_path: Path, dockerfile: str, needs: bool) -> None:
-    assert context(tmp_path, dockerfile).needs_platform is needs
+def test_which_dockerfiles_ask_for_the_platform(dockerfile: str, needs: bool) -> None:
+    assert needs_platform(dockerfile) is needs
 
 
 @pytest.mark.parametrize(
@@ -394,10 +400,11 @@ def test_which_dockerfiles_ask_for_the_platform(tmp_path: Path, dockerfile: str,
         ("ARG V=1\nFROM a:$V", None),
         ("FROM scratch", None),
         ("FROM --platform=linux/amd64 a", "a"),
+        ("FROM a\nRUN cat <<EOF\nFROM b\nEOF", "a"),
     ],
 )
-def test_base_of_the_last_stage(tmp_path: Path, dockerfile: str, base: str | None) -> None:
-    assert context(tmp_path, dockerfile).base == base
+def test_base_of_the_last_stage(dockerfile: str, base: str | None) -> None:
+    assert base_image(dockerfile) == base
 
 
 @pytest.mark.parametrize(
@@ -413,11 +420,11 @@ def test_name_of_an_image_that_podman_lists(listed: str, name: str) -> None:
     assert short_name(listed) == name
 
 
-def test_line_of_a_step_within_a_stage(tmp_path: Path) -> None:
-    made = context(tmp_path, "ARG A\nFROM a AS one\nRUN x\n\nfrom b\nRUN y \\\n z\nRUN w\n")
-    assert [made.line_of(step, stage=1) for step in (1, 2)] == [2, 3]
-    assert [made.line_of(step, stage=2) for step in (1, 2, 3, 4)] == [5, 6, 8, 1]
-    assert made.line_of(1, stage=3) == 1
+def test_line_of_a_step_within_a_stage() -> None:
+    dockerfile = "ARG A\nFROM a AS one\nRUN x\n\nfrom b\nRUN y \\\n z\nRUN w\n"
+    assert [line_of_step(dockerfile, step, stage=1) for step in (1, 2)] == [2, 3]
+    assert [line_of_step(dockerfile, step, stage=2) for step in (1, 2, 3, 4)] == [5, 6, 8, 1]
+    assert line_of_step(dockerfile, 1, stage=3) == 1
 
 
 STAGES = "ARG V\nFROM a AS one\nRUN x\nFROM b\nRUN echo to see; exit 7\nCOPY none /x\nRUNN y\n"
@@ -534,9 +541,9 @@ def test_engines_that_could_not_start_a_program_are_understood(output: str, reas
     assert refusal(output.encode()) == reason
 
 
-def test_line_of_a_step_skips_comments_and_continuations(tmp_path: Path) -> None:
-    made = context(tmp_path, "# c\nARG A\nFROM a\n\nRUN x \\\n  # c\n  y\nRUN z\n")
-    assert [made.line_of(step) for step in (1, 2, 3, 4)] == [2, 3, 5, 8]
+def test_line_of_a_step_skips_comments_continuations_and_here_documents() -> None:
+    dockerfile = "# c\nARG A\nFROM a\n\nRUN x \\\n  # c\n  y\nRUN <<E\nz\nE\nRUN w\n"
+    assert [line_of_step(dockerfile, step) for step in (1, 2, 3, 4, 5)] == [2, 3, 5, 8, 11]
 
 
 def test_digest_depends_on_what_an_image_depends_on(tmp_path: Path) -> None:
@@ -563,7 +570,7 @@ def test_things_that_exist_only_once() -> None:
         },
         "volumes": {"data": {"name": "p_data"}, "named": {"name": "all"}},
     }
-    assert unique_things(merged, "p") == [
+    assert exclusive_resources(merged, "p") == [
         "container-fixed",
         "host-network",
         "networks-shared",

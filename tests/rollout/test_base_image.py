@@ -23,6 +23,7 @@ from pytest_benchflow.sandboxes.dockerfile import with_base, with_sources
         ("FROM a AS one\nFROM one AS two\nFROM two\n", "FROM new AS one\nFROM one AS two\nFROM two\n"),
         ("FROM debian AS debian\nRUN x\n", "FROM new AS debian\nRUN x\n"),
         ("FROM scratch\n", "FROM new\n"),
+        ("FROM a\nRUN <<E\nFROM b\nE\n", "FROM new\nRUN <<E\nFROM b\nE\n"),
         ("RUN x\n", "RUN x\n"),
     ],
 )
@@ -46,6 +47,7 @@ def test_the_last_stage_stands_on_the_new_image(before: str, after: str) -> None
         ("RUN echo \\\n  COPY a b", "RUN echo \\\n  COPY a b"),
         ("# COPY a b\nCOPY a b\r\nRUN x", "# COPY a b\nCOPY new/a b\r\nRUN x"),
         ("# escape=`\nCOPY a `\n b /x", "# escape=`\nCOPY new/a `\n new/b /x"),
+        ("COPY a \\\n# b c\n d /x", "COPY new/a \\\n# b c\n new/d /x"),
         ("COPY []", "COPY []"),
         ("COPY [1, 2]", "COPY [1, 2]"),
         ("COPY [not json", "COPY [not json"),

@@ -21,7 +21,7 @@ only_root = pytest.mark.skipif(os.geteuid() == 0, reason="root's sandboxes have 
 
 def on_disk() -> LocalBackend:
     """Return the backend of an ordinary user whose memory cannot hold what sandboxes write."""
-    return LocalBackend(replace(Host.look(), privileged=False, writes_to_memory=False))
+    return LocalBackend(replace(Host.detect(), privileged=False, writes_to_memory=False))
 
 
 def zygotes() -> set[int]:

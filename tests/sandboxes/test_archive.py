@@ -93,7 +93,7 @@ def test_a_file_never_replaces_a_directory_of_the_host(tmp_path: Path) -> None:
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo], ids=["directory", "fifo"])
 def test_only_a_file_can_be_sent_as_one(make: Callable[[Path], None], tmp_path: Path) -> None:
     make(tmp_path / "odd")
-    with pytest.raises(FileNotFoundError, match="odd is no file"):
+    with pytest.raises(FileNotFoundError, match="odd is not a file"):
         pack_file(tmp_path / "odd", "name", io.BytesIO())
 
 
@@ -193,7 +193,7 @@ def test_no_bytes_make_unpacking_crash(
 
 
 def test_a_directory_where_a_file_is_expected_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(SandboxError, match=r"reward\.txt in the sandbox is no regular file"):
+    with pytest.raises(SandboxError, match=r"reward\.txt in the sandbox is not a regular file"):
         unpack_file(archive(member("reward.txt", tarfile.DIRTYPE)), tmp_path / "reward.txt")
 
 

@@ -12,7 +12,14 @@ from hypothesis import given, strategies as st
 from pytest_benchflow.core.errors import BuildError, UnsupportedError
 from pytest_benchflow.sandboxes.build_context import IgnoreRules, matches
 from pytest_benchflow.sandboxes.dockerfile import KEYWORDS, Instruction, parse
-from pytest_benchflow.sandboxes.local.interpreter import Copy, Run, SubstitutionError, expand, make_plan, split_words
+from pytest_benchflow.sandboxes.local.interpreter import (
+    CopyStep,
+    RunStep,
+    SubstitutionError,
+    expand,
+    make_plan,
+    split_words,
+)
 
 
 def instructions(text: str) -> list[Instruction]:
@@ -71,7 +78,7 @@ def test_the_escape_directive_is_obeyed() -> None:
         ("FROM x\nSHELL bash\n", 'Dockerfile:2: SHELL takes a list, for example SHELL ["/bin/bash", "-c"]'),
         ("FROM x\nCOPY a\n", "Dockerfile:2: COPY a needs a source and a target"),
         ("FROM x\nCOPY a b /x\n", "Dockerfile:2: COPY of several files needs a directory; write /x/ as its target"),
-        ("FROM x\nCOPY --chmod=u+x a b\n", "Dockerfile:2: --chmod=u+x is no octal number, for example 755"),
+        ("FROM x\nCOPY --chmod=u+x a b\n", "Dockerfile:2: --chmod=u+x is not an octal number; write for example 755"),
     ],
 )
 def test_mistakes_are_named_with_their_line(text: str, message: str) -> None:
@@ -142,7 +149,7 @@ def test_settings_follow_each_other() -> None:
         "CMD, LABEL has no effect in the local sandbox",
     )
     (step,) = plan.steps
-    assert isinstance(step, Run)
+    assert isinstance(step, RunStep)
     assert step.image.dirs == ("/a", "/a/b/30")
     assert step.argv == ("/bin/bash", "-c", "x")
     assert step.args == {"TAG": "3", "X": "30"}
@@ -223,7 +230,7 @@ def test_env_wins_over_arg() -> None:
 )
 def test_copy_knows_sources_and_target(line: str, sources: tuple[str, ...], target: str) -> None:
     (step,) = make_plan(parse(f"FROM x\nENV D=/d\nWORKDIR /w\n{line}\n")).steps
-    assert isinstance(step, Copy)
+    assert isinstance(step, CopyStep)
     assert (step.sources, step.target) == (sources, target)
     assert step.unpack == line.startswith("ADD")
 

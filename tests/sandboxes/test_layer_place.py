@@ -12,7 +12,7 @@ from sandbox_helpers import needs_users, only_root
 
 from pytest_benchflow.core.errors import SandboxError
 from pytest_benchflow.sandboxes.local import host
-from pytest_benchflow.sandboxes.local.host import Place, choose, directory_holds_writes
+from pytest_benchflow.sandboxes.local.host import LayerDirectory, choose_layer_directory, directory_holds_writes
 
 PRIVILEGED = os.geteuid() == 0
 
@@ -31,13 +31,15 @@ def unusable(tmp_path: Path) -> Path:
 
 
 def test_a_local_disk_needs_nothing_else(tmp_path: Path, spare: Path) -> None:
-    assert choose(tmp_path / "a" / "layers", privileged=PRIVILEGED) == Place(tmp_path / "a" / "layers")
+    assert choose_layer_directory(tmp_path / "a" / "layers", privileged=PRIVILEGED) == LayerDirectory(
+        tmp_path / "a" / "layers"
+    )
     assert list(tmp_path.rglob("*")) == [tmp_path / "a", tmp_path / "a" / "layers"]
 
 
 def test_a_cache_that_cannot_be_made_is_replaced_with_a_note(unusable: Path, spare: Path) -> None:
     note = f"layers cannot be built in {unusable}: they are in {spare}"
-    assert choose(unusable, privileged=PRIVILEGED) == Place(spare, notes=(note,))
+    assert choose_layer_directory(unusable, privileged=PRIVILEGED) == LayerDirectory(spare, notes=(note,))
     assert spare.stat().st_mode & 0o077 == 0
 
 
@@ -51,14 +53,14 @@ def test_what_somebody_put_at_the_spare_place_is_not_used(unusable: Path, spare:
     else:
         spare.touch()
     with pytest.raises(SandboxError, match=r"cache .*/layers cannot be made: Not a directory; set BF_CACHE_DIR"):
-        choose(unusable, privileged=PRIVILEGED)
+        choose_layer_directory(unusable, privileged=PRIVILEGED)
 
 
 def test_a_cache_that_others_can_write_to_is_refused(tmp_path: Path, spare: Path) -> None:
     (tmp_path / "layers").mkdir()
     (tmp_path / "layers").chmod(0o777)
     with pytest.raises(SandboxError, match=r"others can write to the layer cache .*/layers; set BF_CACHE_DIR"):
-        choose(tmp_path / "layers", privileged=PRIVILEGED)
+        choose_layer_directory(tmp_path / "layers", privileged=PRIVILEGED)
 
 
 def test_a_directory_without_attributes_or_whiteouts_does_not_hold_writes() -> None:
@@ -86,7 +88,7 @@ libc.mount("tmpfs", str(wanted), "tmpfs", libc.MS_RDONLY, "mode=755")
 for spare in (Path(sys.argv[1], "spare"), Path("/proc/none")):
     host.spare_layers = lambda: spare
     try:
-        print(host.choose(wanted, privileged=True).path.name)
+        print(host.choose_layer_directory(wanted, privileged=True).path.name)
     except host.SandboxError as error:
         print(error)
 """

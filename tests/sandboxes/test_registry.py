@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pytest_benchflow.core.errors import UsageError
-from pytest_benchflow.sandboxes import BackendOption, SandboxRegistry, registry
+from pytest_benchflow.sandboxes import BackendOption, SandboxRegistry, parse_backend_options, registry
 from pytest_benchflow.sandboxes.local.backend import LocalBackend, explain
 from pytest_benchflow.sandboxes.local.host import Host
 from pytest_benchflow.sandboxes.local.layers import LayerStore
@@ -113,6 +113,52 @@ def test_options_for_nobody_are_refused(options: dict[str, dict[str, str]], mess
     with pytest.raises(UsageError) as caught:
         SandboxRegistry(options).create("local")
     assert str(caught.value) == message
+
+
+def own_registry() -> SandboxRegistry:
+    registry = SandboxRegistry({"mine": {"zone": "east", "speed": "1"}})
+    registry.register("mine", WithOptions)
+    return registry
+
+
+def test_options_are_read_as_users_write_them() -> None:
+    registry = own_registry()
+    options = parse_backend_options(["mine.size=2", "docker.network=a=b", "mine.zone=east", "mine.zone=west"], registry)
+    assert options == {"mine": {"size": "2", "zone": "west"}, "docker": {"network": "a=b"}}
+    registry.add_options(options)
+    backend = registry.create("mine")
+    assert isinstance(backend, WithOptions)
+    assert backend.values == {"size": "2", "zone": "west", "speed": "1"}
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["network"], "'network' is not an option of a sandbox; write BACKEND.NAME=VALUE"),
+        (["network=host"], "'network=…' is not an option of a sandbox; write BACKEND.NAME=VALUE"),
+        (["mine.=1"], "'mine.=…' is not an option of a sandbox; write BACKEND.NAME=VALUE"),
+        (["mien.size=1"], "options for an unknown sandbox 'mien'; did you mean mine?"),
+        (["auto.size=1"], "options for an unknown sandbox 'auto'; known: docker, local, mine"),
+        (["mine.sise=1"], "unknown option 'sise' of the sandbox mine; did you mean size?"),
+        (["local.size=1"], "unknown option 'size' of the sandbox local; it has none"),
+        (
+            ["mine.size=two", "x"],
+            "'x' is not an option of a sandbox; write BACKEND.NAME=VALUE · "
+            "option mine.size is 'two'; expected a whole number",
+        ),
+    ],
+)
+def test_options_that_cannot_be_read_are_one_error(texts: list[str], message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_backend_options(texts, own_registry())
+    assert str(caught.value) == message
+
+
+def test_options_of_a_backend_that_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    point = EntryPoint("third", "no_such_package:Backend", registry.ENTRY_POINTS)
+    monkeypatch.setattr(registry, "entry_points", lambda group: EntryPoints([point]).select(group=group))
+    with pytest.raises(UsageError, match=r"^the sandbox 'third' cannot be loaded from no_such_package:Backend: "):
+        parse_backend_options(["third.size=1"], SandboxRegistry())
 
 
 def test_importing_the_package_loads_no_backend() -> None:

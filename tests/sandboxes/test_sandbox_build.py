@@ -248,7 +248,7 @@ async def test_a_missing_source_names_the_line(start: StartSandbox, environment:
     ("make", "reason"),
     [
         (lambda path: path.symlink_to(path.name), "Dockerfile:2: COPY odd: not found in"),
-        (os.mkfifo, "Dockerfile:2: COPY odd /x: .*/odd is no file"),
+        (os.mkfifo, "Dockerfile:2: COPY odd /x: .*/odd is not a file"),
         (lambda path: path.with_name(".dockerignore").mkdir(), "Dockerfile: cannot read .*/.dockerignore: Is a dir"),
         pytest.param(
             lambda path: path.touch(mode=0),
@@ -492,7 +492,9 @@ async def test_a_change_in_a_stage_reaches_what_is_copied(start: StartSandbox, e
 async def test_what_a_stage_does_not_have_is_an_error(start: StartSandbox, environment: Write) -> None:
     with pytest.raises(BuildError, match="Dockerfile:3: COPY /none: not found in the stage it is copied from"):
         await start(environment_dir=environment("FROM x AS a\nFROM y\nCOPY --from=a /none /x\n"))
-    with pytest.raises(BuildError, match=r"Dockerfile:3: COPY /none\* /x: fits nothing in the stage it is copied from"):
+    with pytest.raises(
+        BuildError, match=r"Dockerfile:3: COPY /none\* /x: matches nothing in the stage it is copied from"
+    ):
         await start(environment_dir=environment("FROM x AS a\nFROM y\nCOPY --from=a /none* /x\n"))
 
 
@@ -500,7 +502,7 @@ async def test_a_pattern_may_fit_nothing_beside_another_source(start: StartSandb
     files = {"a.txt": "a", "b.txt": "b"}
     sandbox = await start(environment_dir=environment("FROM x\nCOPY [^a].txt none* /x/\n", **files))
     assert await output(sandbox, "ls /x") == "b.txt\n"
-    with pytest.raises(BuildError, match=r"Dockerfile:2: COPY none\*: fits nothing in the build context"):
+    with pytest.raises(BuildError, match=r"Dockerfile:2: COPY none\*: matches nothing in the build context"):
         await start(environment_dir=environment("FROM x\nCOPY none* /x/\n"))
     with pytest.raises(BuildError, match="Dockerfile:2: COPY of several files needs a directory; write /x/ as its"):
         await start(environment_dir=environment("FROM x\nCOPY *.txt /x\n"))

@@ -144,9 +144,9 @@ async def test_setuid_programs_give_nothing(sandbox: Sandbox) -> None:
     assert "euid" not in (await sandbox.exec("/tmp/id", user="agent")).stdout
 
 
-@pytest.mark.skipif(Host.look().python_prefix is None, reason="this interpreter is the system's own")
+@pytest.mark.skipif(Host.detect().python_prefix is None, reason="this interpreter is the system's own")
 async def test_a_machine_with_only_the_callers_python_lends_it(cache: Path) -> None:
-    backend = LocalBackend(replace(Host.look(), lends_python=True))
+    backend = LocalBackend(replace(Host.detect(), lends_python=True))
     try:
         sandbox = backend.create(SandboxSpec("box"))
         await sandbox.start()

@@ -191,7 +191,7 @@ def test_what_a_dead_runner_left_goes_at_the_next_start() -> None:
     for path in (left, own):
         path.mkdir()
     try:
-        Cgroups.look()
+        Cgroups.detect()
         assert not left.exists()
         assert own.exists()
     finally:

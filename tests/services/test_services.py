@@ -92,7 +92,7 @@ async def test_a_hook_starts_and_waits() -> None:
 
 async def test_a_service_that_cannot_start_is_an_error() -> None:
     (hook,) = build_service_hooks([CLOCK])
-    with pytest.raises(SandboxError, match="service 'clock' could not be started: no python3"):
+    with pytest.raises(SandboxError, match="could not start service 'clock': no python3"):
         await hook(FakeSandbox(answer=lambda cmd: failed(127, "no python3") if "setsid" in cmd else ok()))
 
 
@@ -106,6 +106,6 @@ def test_services_are_up_before_the_agent_and_failures_are_told(project: Project
     done.stdout.fnmatch_lines_random(
         [
             "*healthcheck error in start: service 'mute' did not answer /health on port 9108 in 1 s*",
-            "*healthcheck error in start: service 'absent' could not be started: no-such-program is not in the image*",
+            "*healthcheck error in start: could not start service 'absent': no-such-program is not in the image*",
         ]
     )

@@ -14,7 +14,7 @@ from pytest_benchflow.core.errors import BenchflowError, SandboxError
 from pytest_benchflow.core.files import compose_file
 from pytest_benchflow.sandboxes.base import BackendOption, Capabilities, Leftovers, SandboxSpec
 from pytest_benchflow.sandboxes.docker.cleanup import DockerImages, DockerLeftovers, remove_leftovers
-from pytest_benchflow.sandboxes.docker.client import Address, Engine, find_address
+from pytest_benchflow.sandboxes.docker.client import Address, DockerEngine, find_address
 from pytest_benchflow.sandboxes.docker.container_spec import EngineFacts
 from pytest_benchflow.sandboxes.docker.containers import Starter
 from pytest_benchflow.sandboxes.docker.images import Images
@@ -45,7 +45,7 @@ class DockerBackend:
         self._chosen_network = network or os.environ.get("BF_DOCKER_NETWORK") or None
         self._builds = builds
         self._address = address
-        self._engine: Engine | None = None
+        self._engine: DockerEngine | None = None
         self._starter: Starter | None = None
         self._watcher: Watcher | None = None
         self._compose: ComposeStarter | None = None
@@ -66,7 +66,7 @@ class DockerBackend:
         """Raise SandboxError with one clear reason if no sandbox could start here; remove what dead runs left."""
         if self._starter is not None:
             return
-        engine = Engine(self._address or find_address())
+        engine = DockerEngine(self._address or find_address())
         try:
             facts, networks = await engine.call(lambda client: (client.info(), client.networks()))
             names = {str(network["Name"]) for network in networks}
@@ -75,11 +75,11 @@ class DockerBackend:
             engine.close()
             raise
         self._engine = engine
-        found = engine_facts(facts, names)
-        self._has_gpus = found.has_gpus
-        network_of_builds = None if found.has_bridge else "host"
-        images = Images(engine, builds=self._builds, network=network_of_builds, is_podman=found.is_podman)
-        self._starter = Starter(engine, images, found, run=uuid.uuid4().hex[:12], network=network)
+        engine_info = engine_facts(facts, names)
+        self._has_gpus = engine_info.has_gpus
+        network_of_builds = None if engine_info.has_bridge else "host"
+        images = Images(engine, builds=self._builds, network=network_of_builds, is_podman=engine_info.is_podman)
+        self._starter = Starter(engine, images, engine_info, run=uuid.uuid4().hex[:12], network=network)
         self._watcher = Watcher(engine.address)
         self._compose = ComposeStarter(self._starter, self._watcher)
         self._sweeping = asyncio.create_task(self._sweep(engine))
@@ -125,7 +125,7 @@ class DockerBackend:
             )
         return chosen
 
-    async def _sweep(self, engine: Engine) -> None:
+    async def _sweep(self, engine: DockerEngine) -> None:
         with contextlib.suppress(BenchflowError):
             await remove_leftovers(engine)
 

@@ -22,7 +22,7 @@ Sink = Callable[[bytes], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class CommandEnd:
     """How a command ended."""
 
     status: str
@@ -37,7 +37,7 @@ class Answer:
     def __init__(self, stdout: Sink, stderr: Sink, *, nonce: str | None = None) -> None:
         self.nonce = nonce or secrets.token_hex(12)
         self._searches = {STDOUT: _Search(self.nonce, stdout), STDERR: _Search(self.nonce, stderr)}
-        self.ended: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+        self.ended: asyncio.Future[CommandEnd] = asyncio.get_running_loop().create_future()
         # Nobody may be waiting any more when the connection is lost.
         self.ended.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
 
@@ -48,7 +48,7 @@ class Answer:
         if all(each.found is not None for each in self._searches.values()) and not self.ended.done():
             assert search.found is not None
             status, _, note = search.found.decode(errors="replace").partition(" ")
-            self.ended.set_result(Ended(status, note))
+            self.ended.set_result(CommandEnd(status, note))
 
     async def flush(self) -> None:
         """Hand on what was held back because an end might have begun there."""
@@ -101,7 +101,7 @@ def quote(text: str | bytes) -> str:
 
 
 def can_export(name: str) -> bool:
-    """Say whether bash can give a variable of this name to a program."""
+    """Return whether bash can give a variable of this name to a program."""
     return _NAME.fullmatch(name) is not None and name not in _READ_ONLY
 
 
@@ -134,7 +134,7 @@ class Channel:
 
     async def open(self, lease_sec: int) -> None:
         """Bring PID 1 up and wait until it is ready."""
-        answer = Answer(_nowhere, _nowhere, nonce="ready")
+        answer = Answer(_discard, _discard, nonce="ready")
         self._current = answer
         self._tasks.append(asyncio.create_task(self._pump()))
         boot = f"{quote(script('common', 'kill', 'init'))}\n{self._token}\n"
@@ -145,7 +145,7 @@ class Channel:
         except TimeoutError:
             raise SandboxError(f"sandbox {self._name}: PID 1 is not ready after {_READY_TIMEOUT_SEC:g} s") from None
         except BrokenPipeError:
-            raise self._lost() from None
+            raise self._lost_error() from None
         uptime, _, can = ready.note.partition(" ")
         self.bash, self.can_put = ready.status, can == "put"
         self._booted = asyncio.get_running_loop().time() - float(uptime)
@@ -163,7 +163,7 @@ class Channel:
         return self._tasks[0].done()
 
     async def ends(self, within_sec: float) -> bool:
-        """Say whether it ends within some time."""
+        """Return whether it ends within some time."""
         done, _ = await asyncio.wait(self._tasks[:1], timeout=within_sec)
         return bool(done)
 
@@ -178,11 +178,11 @@ class Channel:
         fits = len(line) <= _MAX_LINE and all(map(can_export, env)) and "\\000" not in line
         return line if fits else None
 
-    async def run(self, answer: Answer, line: str) -> Ended:
+    async def run(self, answer: Answer, line: str) -> CommandEnd:
         """Send a request and wait for its end. If the wait is given up, the line stays busy until that comes."""
         return await self._request(answer, line)
 
-    async def put(self, answer: Answer, directory: str, archive: bytes, file: str) -> Ended:
+    async def put(self, answer: Answer, directory: str, archive: bytes, file: str) -> CommandEnd:
         """Unpack a small archive in a directory, made if need be; `file` is its only one, if it has just one."""
         blocks = -(-len(archive) // _BLOCK)
         line = f"bf_put {answer.nonce} {quote(directory)} {blocks} {quote(file)}"
@@ -192,7 +192,7 @@ class Channel:
         """Return a moment of the event loop's clock in the unit of processes' start times."""
         return int((moment - self._booted) * 100) - 1
 
-    async def kill(self, answer: Answer, mark: str, began: float) -> Ended:
+    async def kill(self, answer: Answer, mark: str, began: float) -> CommandEnd:
         """Kill a command's processes even if another request is under way."""
         before, self._current = self._current, answer
         try:
@@ -214,9 +214,9 @@ class Channel:
             task.cancel()
         self._connection.close()
 
-    async def _request(self, answer: Answer, line: str, payload: bytes = b"") -> Ended:
+    async def _request(self, answer: Answer, line: str, payload: bytes = b"") -> CommandEnd:
         if self.closed:
-            raise self._lost()
+            raise self._lost_error()
         self._current = answer
         try:
             await self._connection.write(f"{self._token} {line}\n".encode() + payload)
@@ -224,7 +224,7 @@ class Channel:
                 # PID 1 looks after its workers only when a line comes.
                 await self._connection.write(b"\n")
         except BrokenPipeError:
-            raise self._lost() from None
+            raise self._lost_error() from None
         return answer.ended.result()
 
     async def _pump(self) -> None:
@@ -236,7 +236,7 @@ class Channel:
                 self._retired = self._retired or answer.ended.result().note == "1"
                 self._current = None
         if self._current is not None and not self._current.ended.done():
-            self._current.ended.set_exception(self._lost())
+            self._current.ended.set_exception(self._lost_error())
 
     async def _renew(self, every_sec: float) -> None:
         with contextlib.suppress(BrokenPipeError):
@@ -244,9 +244,9 @@ class Channel:
                 await asyncio.sleep(every_sec)
                 await self._connection.write(b"\n")
 
-    def _lost(self) -> SandboxError:
+    def _lost_error(self) -> SandboxError:
         return SandboxError(f"sandbox {self._name} is gone: its container ended or the Docker daemon did")
 
 
-async def _nowhere(data: bytes) -> None:
+async def _discard(data: bytes) -> None:
     """Drop what PID 1 prints before it is ready."""

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from pytest_benchflow.sandboxes.base import Leftover
-from pytest_benchflow.sandboxes.docker.client import Address, Engine, find_address
+from pytest_benchflow.sandboxes.docker.client import Address, DockerEngine, find_address
 from pytest_benchflow.sandboxes.docker.container_spec import (
     CREATED,
     KEPT_PREFIX,
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 class _InDaemon:
     def __init__(self, address: Address | None = None) -> None:
         self._address = address
-        self._opened: Engine | None = None
+        self._opened: DockerEngine | None = None
 
     @property
-    def _engine(self) -> Engine:
+    def _engine(self) -> DockerEngine:
         assert self._opened is not None, "use `async with`"
         return self._opened
 
     async def __aenter__(self) -> Self:
-        self._opened = Engine(self._address or find_address())
+        self._opened = DockerEngine(self._address or find_address())
         return self
 
     async def __aexit__(
@@ -87,14 +87,14 @@ class DockerImages(_InDaemon):
         )
 
 
-async def list_leftovers(engine: Engine | None = None, *, everything: bool = False) -> list[Leftover]:
+async def list_leftovers(engine: DockerEngine | None = None, *, everything: bool = False) -> list[Leftover]:
     """List what dead runs have left; with `everything` also what is in use or was kept."""
     async with _opened(engine) as used:
         leftovers = await used.call(lambda client: list(_objects(client)))
     return [item for item in leftovers if everything or item.abandoned]
 
 
-async def remove_leftovers(engine: Engine | None = None, *, everything: bool = False) -> list[Leftover]:
+async def remove_leftovers(engine: DockerEngine | None = None, *, everything: bool = False) -> list[Leftover]:
     """Remove what `list_leftovers` lists, containers first, and return what is gone."""
     async with _opened(engine) as used:
         leftovers = await list_leftovers(used, everything=everything)
@@ -102,11 +102,11 @@ async def remove_leftovers(engine: Engine | None = None, *, everything: bool = F
 
 
 @contextlib.asynccontextmanager
-async def _opened(engine: Engine | None) -> AsyncIterator[Engine]:
+async def _opened(engine: DockerEngine | None) -> AsyncIterator[DockerEngine]:
     if engine is not None:
         yield engine
         return
-    own = Engine(find_address())
+    own = DockerEngine(find_address())
     try:
         yield own
     finally:

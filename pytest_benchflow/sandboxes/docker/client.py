@@ -75,7 +75,7 @@ class Address:
         if self.tls_dir is not None:
             ca, cert, key = (self._tls_file(name) for name in _TLS_FILES)
             tls = TLSConfig(client_cert=(cert, key) if cert and key else None, ca_cert=ca, verify=True)
-        # Who does not say his name at once has nothing to say later, and holds up the end of this process meanwhile.
+        # A daemon that does not answer this at once will not later, and the wait would delay the end of this process.
         patience = timeout_sec if version else min(timeout_sec, _HELLO_TIMEOUT_SEC)
         client = docker.APIClient(self.url, version=version or _OLDEST_VERSION, timeout=patience, tls=tls)
         # Otherwise certificates and proxies that are meant for the web would go before the daemon's own.
@@ -83,7 +83,7 @@ class Address:
         if version is not None:
             return client
         try:
-            version = _spoken_by(client)
+            version = _api_version_of(client)
         finally:
             client.close()
         return self.client(version, timeout_sec)
@@ -100,7 +100,7 @@ class Address:
         return str(path) if path and path.exists() else None
 
 
-def _spoken_by(client: docker.APIClient) -> str:
+def _api_version_of(client: docker.APIClient) -> str:
     """Return the version of the interface that a daemon speaks; DockerException if it is none."""
     from docker.errors import APIError, DockerException
 
@@ -109,22 +109,24 @@ def _spoken_by(client: docker.APIClient) -> str:
     except (APIError, ValueError, KeyError, TypeError) as error:
         if PLAIN_TO_TLS in str(error):
             raise
-        raise DockerException("what answers there is no Docker daemon") from None
+        raise DockerException("something other than a Docker daemon answers there") from None
 
 
 def find_address() -> Address:
     """Return the daemon that the docker command would use here."""
     if url := os.environ.get("DOCKER_HOST"):
-        return _checked(Address(url) if url.startswith("unix://") else _with_tls_from_environment(url), "DOCKER_HOST")
+        return _check_address(
+            Address(url) if url.startswith("unix://") else _with_tls_from_environment(url), "DOCKER_HOST"
+        )
     if name := _context_name():
-        return _checked(_context(name), f"docker context {name}")
+        return _check_address(_context(name), f"docker context {name}")
     return Address(f"unix://{_usual_socket()}")
 
 
 def _with_tls_from_environment(url: str) -> Address:
     if not os.environ.get("DOCKER_TLS_VERIFY"):
         if os.environ.get("DOCKER_TLS"):
-            raise _unverified("DOCKER_TLS is set without DOCKER_TLS_VERIFY")
+            raise _unverified_error("DOCKER_TLS is set without DOCKER_TLS_VERIFY")
         return Address(url)
     directory = Path(os.environ.get("DOCKER_CERT_PATH") or _config_home())
     if not (directory / "ca.pem").is_file():
@@ -136,7 +138,7 @@ def _with_tls_from_environment(url: str) -> Address:
     return Address(url, directory)
 
 
-def _unverified(what: str) -> SandboxError:
+def _unverified_error(what: str) -> SandboxError:
     return SandboxError(
         f"{what}: a Docker daemon whose certificate is not checked cannot be used",
         advice="give the certificate of its authority as ca.pem",
@@ -144,18 +146,18 @@ def _unverified(what: str) -> SandboxError:
     )
 
 
-def _checked(address: Address, source: str) -> Address:
+def _check_address(address: Address, source: str) -> Address:
     """Refuse what no connection can be made to."""
     if address.url.startswith("ssh://"):
-        raise _through_ssh(address.url, source)
+        raise _ssh_error(address.url, source)
     try:
-        good = address.url.startswith("tcp://") and bool(urlsplit(address.url).hostname)
-        good = good and urlsplit(address.url).port != 0
+        is_valid = address.url.startswith("tcp://") and bool(urlsplit(address.url).hostname)
+        is_valid = is_valid and urlsplit(address.url).port != 0
     except ValueError:
-        good = False
-    if not good and not address.url.startswith("unix:///"):
+        is_valid = False
+    if not is_valid and not address.url.startswith("unix:///"):
         raise SandboxError(
-            f"{source} is {address.url!r}, which is no address of a Docker daemon",
+            f"{source} is {address.url!r}, which is not an address of a Docker daemon",
             advice="give unix:///PATH or tcp://HOST:PORT",
             retryable=False,
         )
@@ -163,7 +165,7 @@ def _checked(address: Address, source: str) -> Address:
 
 
 def daemon_answers(timeout_sec: float = 2.0) -> bool:
-    """Say whether a daemon answers here; imports nothing heavy and is immediate where there is no socket."""
+    """Return whether a daemon answers here; imports nothing heavy and is immediate where there is no socket."""
     try:
         with _connect(find_address(), timeout_sec) as sock:
             sock.sendall(b"GET /_ping HTTP/1.1\r\nHost: docker\r\nConnection: close\r\n\r\n")
@@ -198,7 +200,7 @@ def _usual_socket() -> str:
     return rootless if not os.path.exists(_DEFAULT) and os.path.exists(rootless) else _DEFAULT
 
 
-def _through_ssh(url: str, source: str) -> SandboxError:
+def _ssh_error(url: str, source: str) -> SandboxError:
     there, _, path = url.removeprefix("ssh://").partition("/")
     forward = f"ssh -nNT -L /tmp/docker.sock:/{path or _DEFAULT[1:]} ssh://{there}"
     return SandboxError(
@@ -233,12 +235,12 @@ def _context(name: str) -> Address:
                 endpoint = meta["Endpoints"]["docker"]
                 tls_dir = top / "tls" / file.parent.name / "docker"
                 if endpoint.get("SkipTLSVerify"):
-                    raise _unverified(f"docker context {name} skips the verification")
+                    raise _unverified_error(f"docker context {name} skips the verification")
                 return Address(str(endpoint["Host"]), tls_dir if tls_dir.is_dir() else None)
         except (OSError, ValueError, KeyError, AttributeError, TypeError):
             continue
     raise SandboxError(
-        f"docker context {name} is chosen, and there is none of that name that can be read in {top}",
+        f"docker context {name} is chosen but cannot be found or read in {top}",
         advice="see `docker context ls`, change it with `docker context use`, or set DOCKER_HOST",
         retryable=False,
     )
@@ -277,7 +279,7 @@ def _advice(address: Address, why: str) -> str:
     return "start it, set DOCKER_HOST, or use --bf-sandbox local"
 
 
-class Engine:
+class DockerEngine:
     """One daemon, reached through a client per thread."""
 
     def __init__(self, address: Address) -> None:
@@ -332,7 +334,7 @@ class Engine:
             raise EngineError(error.response.status_code if error.response is not None else 500, text) from None
         except requests.exceptions.Timeout:
             if getattr(self._own, "client", None) is None:
-                raise Unreachable(self.address, "it says nothing") from None
+                raise Unreachable(self.address, "no answer") from None
             raise SandboxError(f"the Docker daemon gave no answer within {CALL_TIMEOUT_SEC} s") from None
         except (requests.exceptions.RequestException, DockerException, OSError) as error:
             raise Unreachable(self.address, _root_cause(error)) from None

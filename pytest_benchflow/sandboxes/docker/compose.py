@@ -28,7 +28,7 @@ _NO_COMPOSE = ("is not a docker command", "unknown shorthand flag", "unknown com
 
 
 class ComposeFailed(Exception):
-    """A compose command ended with an error; `output` is what it said."""
+    """A compose command ended with an error; `output` is what it printed."""
 
     def __init__(self, output: str) -> None:
         super().__init__(output)
@@ -58,7 +58,7 @@ class ComposeCli:
                 start_new_session=True,
             )
         except FileNotFoundError:
-            raise _missing() from None
+            raise _missing_compose_error() from None
         try:
             async with asyncio.timeout(timeout_sec):
                 out, err = await program.communicate()
@@ -70,12 +70,12 @@ class ComposeCli:
             # A build tells its steps on one stream and why it failed on the other.
             text = "\n".join(filter(None, (part.decode(errors="replace").strip() for part in (out, err))))
             if any(sign in text for sign in _NO_COMPOSE):
-                raise _missing()
+                raise _missing_compose_error()
             raise ComposeFailed(text)
         return out.decode(errors="replace")
 
 
-def _missing() -> SandboxError:
+def _missing_compose_error() -> SandboxError:
     return SandboxError(
         "the task has a docker-compose file, and there is no `docker compose` here",
         advice="install the Docker CLI with compose v2",
@@ -139,7 +139,7 @@ def override_file(
         override[kind] = {name: {"labels": dict(labels)} for name in own}
     override["volumes"] |= {name: {"external": True, "name": name} for name in map(volume_name, spec.mounts)}
     if not spec.network:
-        _refuse_own_network(config, spec)
+        _check_own_network(config, spec)
         # The sidecars stay within reach, the world does not.
         for network in override["networks"].values():
             network["internal"] = True
@@ -186,7 +186,7 @@ def _main(spec: SandboxSpec, engine: EngineFacts, workdir: str, lease_sec: int) 
     return main
 
 
-def _refuse_own_network(config: Config, spec: SandboxSpec) -> None:
+def _check_own_network(config: Config, spec: SandboxSpec) -> None:
     for name, service in config["services"].items():
         if service.get("network_mode") not in (None, "none", f"service:{MAIN}"):
             raise UnsupportedError(
@@ -208,12 +208,12 @@ def built_services(config: Config) -> dict[str, Any]:
     return {name: service["build"] for name, service in config["services"].items() if service.get("build")}
 
 
-def unique_things(config: Config, project: str) -> list[str]:
+def exclusive_resources(config: Config, project: str) -> list[str]:
     """Name what two projects cannot have at once: host ports, container names, subnets, shared networks and volumes."""
-    return sorted(set(_unique_things(config, project)))
+    return sorted(set(_exclusive_resources(config, project)))
 
 
-def _unique_things(config: Config, project: str) -> Iterator[str]:
+def _exclusive_resources(config: Config, project: str) -> Iterator[str]:
     for service in config["services"].values():
         if name := service.get("container_name"):
             yield f"container-{name}"
@@ -234,8 +234,8 @@ def _unique_things(config: Config, project: str) -> Iterator[str]:
 def explain(what: str, output: str, project: str) -> str:
     """Return what compose and its services printed as one reason and the rest, with services named as in the file."""
     container = re.compile(rf"\b(container )?{re.escape(project)}-(\S+?)-\d+\b")
-    said = (line for line in _plain_lines(output) if not _PROGRESS.fullmatch(line))
-    lines = [container.sub(r"service \2", line.strip()) for line in said]
+    plain_lines = (line for line in _plain_lines(output) if not _PROGRESS.fullmatch(line))
+    lines = [container.sub(r"service \2", line.strip()) for line in plain_lines]
     signs = ("unhealthy", "rror", "exited")
     reason = next(
         (line for line in lines if any(sign in line for sign in signs)), lines[0] if lines else "no reason given"
@@ -249,8 +249,8 @@ def explain(what: str, output: str, project: str) -> str:
 
 def explain_build(what: str, output: str) -> str:
     """Return what a build printed, but for what it tells of every build."""
-    said = (line for line in _plain_lines(output) if not BUILDKIT_CHATTER.match(line))
-    return "\n    ".join([what, *list(said)[-_TAIL_LINES:]])
+    plain_lines = (line for line in _plain_lines(output) if not BUILDKIT_CHATTER.match(line))
+    return "\n    ".join([what, *list(plain_lines)[-_TAIL_LINES:]])
 
 
 def _plain_lines(output: str) -> Iterator[str]:

@@ -29,7 +29,7 @@ async def open_tls(
     reader, raw = await asyncio.open_connection(host, port)
     writer = TlsWriter(reader, raw, context, host, limit)
     try:
-        await writer.shake_hands()
+        await writer.handshake()
     except BaseException:
         writer.abort()
         raise
@@ -52,7 +52,7 @@ class TlsWriter:
         self.plain = asyncio.StreamReader(limit=limit)
         self.plain.set_transport(self)  # type: ignore[arg-type]
 
-    async def shake_hands(self) -> None:
+    async def handshake(self) -> None:
         """Agree on keys, and begin to read."""
         while True:
             try:
@@ -84,7 +84,7 @@ class TlsWriter:
         self._flush()
 
     def is_closing(self) -> bool:
-        """Say whether nothing can be sent any more."""
+        """Return whether nothing can be sent any more."""
         return self._raw.is_closing()
 
     def get_extra_info(self, name: str) -> Any:
@@ -187,7 +187,7 @@ class Connection:
     async def lines(self) -> AsyncIterator[bytes]:
         """Yield the lines of a long answer as they come."""
         rest = b""
-        async for piece in self._pieces():
+        async for piece in self._chunks():
             *whole, rest = (rest + piece).split(b"\n")
             for line in whole:
                 yield line
@@ -198,7 +198,7 @@ class Connection:
         """Drop the connection with whatever is not sent yet; idempotent."""
         self._writer.transport.abort()
 
-    async def _pieces(self) -> AsyncIterator[bytes]:
+    async def _chunks(self) -> AsyncIterator[bytes]:
         if not self._chunked:
             while data := await self.reader.read(_LIMIT):
                 yield data
@@ -226,11 +226,11 @@ async def open_connection(
         content = json.dumps(body).encode() if body is not None else b""
         kind = "application/json" if file is None else "application/x-tar"
         size = len(content) if file is None else os.fstat(file.fileno()).st_size
-        head = f"POST {path}{'?' + urlencode(query) if query else ''} HTTP/1.1\r\nHost: docker\r\n"
-        head += f"Content-Type: {kind}\r\nContent-Length: {size}\r\n"
+        header = f"POST {path}{'?' + urlencode(query) if query else ''} HTTP/1.1\r\nHost: docker\r\n"
+        header += f"Content-Type: {kind}\r\nContent-Length: {size}\r\n"
         # Never `Connection: close`: the engine would not notice a dropped connection and build on.
-        head += "Connection: Upgrade\r\nUpgrade: tcp\r\n" if upgrade else ""
-        writer.write(head.encode() + b"\r\n" + content)
+        header += "Connection: Upgrade\r\nUpgrade: tcp\r\n" if upgrade else ""
+        writer.write(header.encode() + b"\r\n" + content)
         if file is not None:
             await _send(file, writer)
         async with asyncio.timeout(_HEAD_TIMEOUT_SEC):
@@ -259,8 +259,8 @@ async def _send(file: BinaryIO, writer: Writer) -> None:
 
 
 async def _answer(reader: asyncio.StreamReader, writer: Writer) -> Connection:
-    head = await reader.readuntil(b"\r\n\r\n")
-    first, *rest = head.decode("latin-1").split("\r\n")
+    header = await reader.readuntil(b"\r\n\r\n")
+    first, *rest = header.decode("latin-1").split("\r\n")
     fields = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in rest)}
     status = int(first.split()[1])
     connection = Connection(reader, writer, chunked=fields.get("transfer-encoding") == "chunked")

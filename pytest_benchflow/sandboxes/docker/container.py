@@ -9,8 +9,8 @@ from typing import Any
 
 from pytest_benchflow.core.capture import Capture
 from pytest_benchflow.core.errors import SandboxError
-from pytest_benchflow.sandboxes.docker.channel import Answer, Channel, Ended, quote
-from pytest_benchflow.sandboxes.docker.client import Engine, EngineError
+from pytest_benchflow.sandboxes.docker.channel import Answer, Channel, CommandEnd, quote
+from pytest_benchflow.sandboxes.docker.client import DockerEngine, EngineError
 from pytest_benchflow.sandboxes.docker.connection import open_connection
 from pytest_benchflow.sandboxes.docker.exec import ROOT, Command, ShellContainer
 from pytest_benchflow.sandboxes.docker.guest import script
@@ -23,7 +23,7 @@ _DEATH_SEC = 0.5
 class Container(ShellContainer):
     """Runs commands in one container whose PID 1 listens on `channel`."""
 
-    def __init__(self, engine: Engine, container_id: str, name: str, channel: Channel) -> None:
+    def __init__(self, engine: DockerEngine, container_id: str, name: str, channel: Channel) -> None:
         super().__init__(engine, container_id, f"sandbox {name}", user="0")
         self._channel = channel
         self._closed = False
@@ -60,8 +60,8 @@ class Container(ShellContainer):
 
     async def _kill_without_fork(self, mark: str, began: float, output: bytes) -> None:
         """Let PID 1 do it: where the process limit is reached, nothing new can be started."""
-        said = Capture()
-        ended = await self.channel.kill(Answer(said.feed, said.feed), mark, began)
+        answer = Capture()
+        ended = await self.channel.kill(Answer(answer.feed, answer.feed), mark, began)
         if ended.status != "0":
             text = output.decode(errors="replace").strip()
             raise SandboxError(f"{self.title}: a command could not be killed {text}".rstrip())
@@ -89,7 +89,7 @@ class Container(ShellContainer):
     def _argv(self, nonce: str, command: Command) -> list[str]:
         return [self.channel.bash, "-c", script("common", "exec"), "bash", nonce, command.cwd, command.text]
 
-    async def _run(self, command: Command, env: Mapping[str, str], answer: Answer, stdin: bytes | None) -> Ended:
+    async def _run(self, command: Command, env: Mapping[str, str], answer: Answer, stdin: bytes | None) -> CommandEnd:
         if command.user in ROOT and self.channel.idle:
             line = self.channel.line_for(answer, command.text, command.cwd, env, stdin)
             if line is not None:
@@ -103,7 +103,7 @@ _NO_BASH = re.compile(r'exec: "bash".*(not found|no such file)', re.IGNORECASE)
 
 
 async def launch(
-    engine: Engine, config: dict[str, Any], *, container_name: str, name: str, lease_sec: int
+    engine: DockerEngine, config: dict[str, Any], *, container_name: str, name: str, lease_sec: int
 ) -> Container:
     """Start a container and return it once PID 1 answers."""
     await engine.finish(lambda client: client.create_container_from_config(config, container_name))  # type: ignore[no-untyped-call]
@@ -117,18 +117,18 @@ async def launch(
             channel.close()
             raise
     except EngineError as error:
-        raise _not_started(error, config, name) from None
+        raise _start_error(error, config, name) from None
     return Container(engine, container_name, name, channel)
 
 
-async def attach(engine: Engine, container_id: str, name: str) -> Channel:
+async def attach(engine: DockerEngine, container_id: str, name: str) -> Channel:
     """Open a line to PID 1 of a container."""
     path = f"/v{await engine.version()}/containers/{container_id}/attach"
     query = {"stream": "1", "stdin": "1", "stdout": "1", "stderr": "1"}
     return Channel(await open_connection(engine.address, path, query=query), name)
 
 
-async def remove(engine: Engine, container_id: str) -> None:
+async def remove(engine: DockerEngine, container_id: str) -> None:
     """Kill and remove a container with its anonymous volumes, and return when it is gone; idempotent."""
     failures = 0
     async with asyncio.timeout(_REMOVE_TIMEOUT_SEC):
@@ -146,7 +146,7 @@ async def remove(engine: Engine, container_id: str) -> None:
                 await asyncio.sleep(0.05 if error.status == 409 else 0.5)
 
 
-def _not_started(error: EngineError, config: dict[str, Any], name: str) -> SandboxError:
+def _start_error(error: EngineError, config: dict[str, Any], name: str) -> SandboxError:
     if _NO_BASH.search(error.reason):
         return SandboxError(
             f"image {config['Image']} has no bash, which every sandbox needs",

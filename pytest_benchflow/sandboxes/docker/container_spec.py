@@ -47,7 +47,7 @@ def make_labels(run: str, rollout: str) -> dict[str, str]:
 
 
 def is_orphan(labels: Mapping[str, str]) -> bool:
-    """Say whether the process that made an object is gone; only its own machine can tell."""
+    """Return whether the process that made an object is gone; only its own machine can tell."""
     machine, _, rest = labels.get(OWNER, "").partition("/")
     pid, _, started = rest.partition("/")
     return machine == _machine() and pid.isdigit() and start_time(pid) != started

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from pytest_benchflow.core.errors import UsageError
 from pytest_benchflow.sandboxes.base import SandboxSpec
-from pytest_benchflow.sandboxes.docker.client import Engine, EngineError
+from pytest_benchflow.sandboxes.docker.client import DockerEngine, EngineError
 from pytest_benchflow.sandboxes.docker.container import Container, launch, remove
 from pytest_benchflow.sandboxes.docker.container_spec import (
     KEPT_PREFIX,
@@ -29,7 +29,7 @@ _END_TIMEOUT_SEC = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptSandbox:
     """A container that lives on without the runner."""
 
     name: str
@@ -37,7 +37,7 @@ class Kept:
     """The command that removes it with all that belongs to it."""
 
 
-class AnyStarter(Protocol):
+class SandboxStarter(Protocol):
     """What a sandbox asks of whoever starts its container."""
 
     async def image(self, spec: SandboxSpec, container_name: str) -> ImageFacts:
@@ -49,7 +49,7 @@ class AnyStarter(Protocol):
     async def stop(self, container_name: str, container: Container | None) -> None:
         """Remove what was started, as far as it was; idempotent."""
 
-    async def keep(self, container: Container) -> Kept:
+    async def keep(self, container: Container) -> KeptSandbox:
         """Let the container live on without the runner, and return how to reach and remove it."""
 
     def notes(self, spec: SandboxSpec) -> list[str]:
@@ -69,7 +69,7 @@ class AnyStarter(Protocol):
 class Starter:
     """Knows the engine, its images and this run's labels."""
 
-    def __init__(self, engine: Engine, images: Images, facts: EngineFacts, *, run: str, network: str) -> None:
+    def __init__(self, engine: DockerEngine, images: Images, facts: EngineFacts, *, run: str, network: str) -> None:
         self.engine = engine
         self.images = images
         self.facts = facts
@@ -116,14 +116,14 @@ class Starter:
                 # The loop closes sockets on its next turn, and may not have one afterwards.
                 await asyncio.sleep(0)
 
-    async def keep(self, container: Container) -> Kept:
+    async def keep(self, container: Container) -> KeptSandbox:
         """End every process but PID 1 and let the container live on."""
         name = KEPT_PREFIX + container.id.removeprefix("bf-")
         await end_programs(container)
         await self.engine.call(lambda client: client.rename(container.id, name))
         await container.channel.keep()
         container.close()
-        return Kept(name, f"docker rm -f {name}")
+        return KeptSandbox(name, f"docker rm -f {name}")
 
     def notes(self, spec: SandboxSpec) -> list[str]:
         """Return what the user should know about this sandbox."""
@@ -131,14 +131,14 @@ class Starter:
 
     def service(self, container_name: str, service: str) -> DockerService:
         """Refuse it: there is one container and no other."""
-        raise _alone(container_name)
+        raise _no_services_error(container_name)
 
     async def stop_main(self, container_name: str) -> None:
         """Refuse it: nothing would be left."""
-        raise _alone(container_name)
+        raise _no_services_error(container_name)
 
 
-def _alone(container_name: str) -> UsageError:
+def _no_services_error(container_name: str) -> UsageError:
     return UsageError(f"{container_name} is one container without services", advice="they come from a compose file")
 
 

@@ -16,8 +16,8 @@ from typing import ClassVar
 from pytest_benchflow.core.capture import Capture
 from pytest_benchflow.core.errors import SandboxError
 from pytest_benchflow.sandboxes.base import ExecResult
-from pytest_benchflow.sandboxes.docker.channel import Answer, Channel, Ended, Sink
-from pytest_benchflow.sandboxes.docker.client import Engine, EngineError
+from pytest_benchflow.sandboxes.docker.channel import Answer, Channel, CommandEnd, Sink
+from pytest_benchflow.sandboxes.docker.client import DockerEngine, EngineError
 from pytest_benchflow.sandboxes.docker.connection import Connection, open_connection
 from pytest_benchflow.sandboxes.docker.streams import STDERR, STDOUT, DockerProcess, frames
 
@@ -35,7 +35,7 @@ _GONE = (404, 409)
 class Execs:
     """Creates, starts and looks at programs of one container."""
 
-    def __init__(self, engine: Engine, container_id: str, title: str, *, user: str) -> None:
+    def __init__(self, engine: DockerEngine, container_id: str, title: str, *, user: str) -> None:
         """Call the container `title` in messages; programs for which nobody names a user get `user`."""
         self._engine = engine
         self._container_id = container_id
@@ -58,7 +58,7 @@ class Execs:
                 )
             )
         except EngineError as error:
-            raise self._gone(error) from None
+            raise self._exec_error(error) from None
         return str(made["Id"])
 
     async def start(self, exec_id: str) -> Connection:
@@ -81,7 +81,7 @@ class Execs:
         return await self.exit_code(exec_id), output
 
     async def is_running(self, exec_id: str) -> bool:
-        """Say whether a program runs, once the engine has started it or knows that it cannot."""
+        """Return whether a program runs, once the engine has started it or knows that it cannot."""
         while True:
             try:
                 facts = await self._engine.call(lambda client: client.exec_inspect(exec_id))
@@ -110,11 +110,11 @@ class Execs:
         try:
             return await open_connection(self._engine.address, path, body={"Detach": False, "Tty": False})
         except EngineError as error:
-            raise self._gone(error) from None
+            raise self._exec_error(error) from None
 
-    def _gone(self, error: EngineError) -> SandboxError:
+    def _exec_error(self, error: EngineError) -> SandboxError:
         if "paused" in error.reason:
-            return SandboxError(f"{self._title} stands still: its container is paused")
+            return SandboxError(f"{self._title} is paused")
         if error.status in _GONE:
             return SandboxError(f"{self._title} is gone: its container has ended")
         if reason := refusal(error.reason.encode()):
@@ -150,7 +150,7 @@ class ShellContainer(ABC):
     #: Where the engine starts the shell, which then goes to the command's directory; None: where the container does.
     _starts_in: ClassVar[str | None] = "/"
 
-    def __init__(self, engine: Engine, container_id: str, title: str, *, user: str) -> None:
+    def __init__(self, engine: DockerEngine, container_id: str, title: str, *, user: str) -> None:
         """Call it `title` in messages; programs for which nobody names a user get `user`, "" for the container's."""
         self.engine = engine
         self.id = container_id
@@ -176,11 +176,11 @@ class ShellContainer(ABC):
         """Kill every process of the command that began at a moment of the loop's clock; return when they are gone."""
 
     async def has_ended(self) -> bool:
-        """Say whether the container has ended, so that what it says of files means nothing; a service's may go on."""
+        """Return whether the container has ended and its answers about files mean nothing; a service's may go on."""
         return False
 
     async def is_dying(self) -> bool:
-        """Say whether the container has ended or is about to, where that can be known."""
+        """Return whether the container has ended or is about to, where that can be known."""
         return False
 
     async def run(
@@ -199,7 +199,7 @@ class ShellContainer(ABC):
         *,
         stdin: bytes | None = None,
         timeout_sec: float | None = None,
-    ) -> Ended:
+    ) -> CommandEnd:
         """Run a command, handing its output on as it comes; on timeout or cancellation its whole tree is killed."""
         mark, began = secrets.token_hex(8), asyncio.get_running_loop().time()
         env = {**command.env, "BF_EXEC": mark}
@@ -235,7 +235,7 @@ class ShellContainer(ABC):
                     async with asyncio.timeout(_REFUSAL_SEC):
                         await process.streams.ended.wait()
                 if reason := refusal(process.streams.seen(STDOUT) + process.streams.seen(STDERR)):
-                    raise self._cannot_start(argv[0], reason)
+                    raise self._start_error(argv[0], reason)
         except asyncio.CancelledError:
             await asyncio.shield(kill())
             raise
@@ -246,7 +246,7 @@ class ShellContainer(ABC):
         for process in self._processes:
             process.close()
 
-    async def _run(self, command: Command, env: Mapping[str, str], answer: Answer, stdin: bytes | None) -> Ended:
+    async def _run(self, command: Command, env: Mapping[str, str], answer: Answer, stdin: bytes | None) -> CommandEnd:
         argv = self._argv(answer.nonce, command)
         exec_id = await self._execs.create(
             argv, user=command.user, env=env, cwd=self._starts_in, stdin=stdin is not None
@@ -269,18 +269,18 @@ class ShellContainer(ABC):
             connection.close()
         # Nobody told its end: the wrapper was killed, alone or with everything else, or never started.
         if await self.is_dying():
-            raise self.gone()
+            raise self.gone_error()
         await answer.flush()
         code = KILLED if await self._execs.is_running(exec_id) else await self._execs.exit_code(exec_id)
         if code in (1, *NEVER_STARTED) and (reason := refusal(first)):
-            raise self._cannot_start(PurePosixPath(argv[0]).name, reason)
-        return Ended(str(code), "0")
+            raise self._start_error(PurePosixPath(argv[0]).name, reason)
+        return CommandEnd(str(code), "0")
 
-    def gone(self) -> SandboxError:
+    def gone_error(self) -> SandboxError:
         """Return the error of whatever is asked of a container that has ended."""
         return SandboxError(f"{self.title} is gone: its container has ended")
 
-    def _cannot_start(self, program: str, reason: str) -> SandboxError:
+    def _start_error(self, program: str, reason: str) -> SandboxError:
         return SandboxError(f"{self.title}: {program} cannot be started: {reason}", retryable=False)
 
 

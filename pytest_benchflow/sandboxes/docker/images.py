@@ -17,12 +17,13 @@ from typing import Any, BinaryIO
 
 from pytest_benchflow.core.errors import BuildError, SandboxError
 from pytest_benchflow.core.files import compose_file
-from pytest_benchflow.sandboxes.archive import told_as_build_error
+from pytest_benchflow.sandboxes.archive import as_build_error
 from pytest_benchflow.sandboxes.base import SandboxSpec
-from pytest_benchflow.sandboxes.docker.client import Engine, EngineError
+from pytest_benchflow.sandboxes.build_context import BuildContext
+from pytest_benchflow.sandboxes.docker.client import DockerEngine, EngineError
 from pytest_benchflow.sandboxes.docker.connection import open_connection
 from pytest_benchflow.sandboxes.docker.container_spec import ImageFacts, locked
-from pytest_benchflow.sandboxes.docker.context import BuildContext
+from pytest_benchflow.sandboxes.dockerfile import base_image, buildkit_line, line_of_step, needs_platform
 
 _TAIL_LINES = 30
 _STEP = re.compile(r"Step (\d+)/\d+ : (.*)")
@@ -59,7 +60,7 @@ class BuildLog:
         error = str(message.get("error") or "").strip()
         if match := _STATUS.search(error):
             return f"exit status {match[1]}"
-        return self._located(_PODMAN_AROUND.sub("", error).strip()) if error else None
+        return self._without_line(_PODMAN_AROUND.sub("", error).strip()) if error else None
 
     def read_plain(self, line: str) -> None:
         """Take a line that BuildKit prints."""
@@ -78,7 +79,7 @@ class BuildLog:
 
     def explain(self, reason: str) -> str:
         """Return where the build failed, why, and the end of its output."""
-        reason = self._located(reason)
+        reason = self._without_line(reason)
         if self._step.upper().startswith("FROM ") and "took longer" not in reason:
             reason = f"the image cannot be pulled: {reason}"
         where = f"{self._context.name}:{self._line}"
@@ -87,9 +88,9 @@ class BuildLog:
 
     def _read_text(self, text: str) -> None:
         if match := _STEP.match(text):
-            self._at(self._context.line_of(int(match[1])), match[2])
+            self._at(line_of_step(self._context.dockerfile, int(match[1])), match[2])
         elif match := _PODMAN_STEP.match(text):
-            self._at(self._context.line_of(int(match[2]), stage=int(match[1] or 1)), match[3])
+            self._at(line_of_step(self._context.dockerfile, int(match[2]), stage=int(match[1] or 1)), match[3])
         elif text.strip() and not text.startswith(_CHATTER) and _PODMAN_NOISE not in text:
             self._tail.append(text)
 
@@ -97,7 +98,7 @@ class BuildLog:
         self._line, self._step = line, step
         self._tail.clear()
 
-    def _located(self, reason: str) -> str:
+    def _without_line(self, reason: str) -> str:
         """Take the line out of a parser's complaint, which comes before any step."""
         if match := _PARSE_LINE.match(reason):
             self._line = int(match[1])
@@ -112,7 +113,7 @@ class Build:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: DockerEngine,
         context: BuildContext,
         *,
         tag: str,
@@ -126,7 +127,7 @@ class Build:
         self._labels = labels
         self._network = network
         # Podman's own builder reads what in Docker only BuildKit does, and Podman has no BuildKit.
-        self._by_command = context.needs_buildkit and not is_podman
+        self._by_command = buildkit_line(context.dockerfile) is not None and not is_podman
         self._log = BuildLog(context)
 
     async def run(self, *, timeout_sec: float, fresh: bool = False) -> None:
@@ -139,13 +140,15 @@ class Build:
                     packed.seek(0)
                     await (self._with_buildkit if self._by_command else self._with_engine)(packed, fresh)
             except TimeoutError:
-                raise self._failed(f"the build took longer than {timeout_sec:g} s; raise build_timeout_sec") from None
+                raise self._build_error(
+                    f"the build took longer than {timeout_sec:g} s; raise build_timeout_sec"
+                ) from None
 
     async def _with_engine(self, packed: BinaryIO, fresh: bool) -> None:
         query = {"t": self._tag, "rm": "1", "forcerm": "1", "labels": json.dumps(dict(self._labels))}
         query |= {"nocache": "1"} if fresh else {}
         query |= {"networkmode": self._network} if self._network else {}
-        query |= {"buildargs": json.dumps(await self._platform())} if self._context.needs_platform else {}
+        query |= {"buildargs": json.dumps(await self._platform())} if needs_platform(self._context.dockerfile) else {}
         try:
             connection = await open_connection(
                 self._engine.address,
@@ -155,11 +158,11 @@ class Build:
                 upgrade=False,
             )
         except EngineError as error:
-            raise self._failed(error.reason) from None
+            raise self._build_error(error.reason) from None
         with contextlib.closing(connection):
             async for line in connection.lines():
                 if reason := self._log.read(line):
-                    raise self._failed(reason)
+                    raise self._build_error(reason)
 
     async def _platform(self) -> dict[str, str]:
         """Return the arguments that BuildKit would give to every build."""
@@ -184,7 +187,7 @@ class Build:
                 start_new_session=True,
             )
         except FileNotFoundError:
-            raise self._lacks_buildkit("there is no docker command here") from None
+            raise self._no_buildkit_error("there is no docker command here") from None
         try:
             assert program.stdout is not None
             async for line in program.stdout:
@@ -197,14 +200,14 @@ class Build:
         if code != 0:
             reason = self._log.buildkit_error() or f"docker build ended with status {code}"
             if _NO_BUILDX in reason:
-                raise self._lacks_buildkit("the docker command has no buildx")
-            raise self._failed(reason)
+                raise self._no_buildkit_error("the docker command has no buildx")
+            raise self._build_error(reason)
 
-    def _lacks_buildkit(self, lack: str) -> BuildError:
-        where = f"{self._context.name}:{self._context.buildkit_line}"
+    def _no_buildkit_error(self, lack: str) -> BuildError:
+        where = f"{self._context.name}:{buildkit_line(self._context.dockerfile)}"
         return BuildError(f"{where}: this step needs BuildKit, and {lack}", advice="install the Docker CLI with buildx")
 
-    def _failed(self, reason: str) -> BuildError:
+    def _build_error(self, reason: str) -> BuildError:
         return BuildError(self._log.explain(reason))
 
 
@@ -221,7 +224,7 @@ class Images:
     """Knows the images of one engine; each is looked at once per process."""
 
     def __init__(
-        self, engine: Engine, *, builds: int | None = None, network: str | None = None, is_podman: bool = False
+        self, engine: DockerEngine, *, builds: int | None = None, network: str | None = None, is_podman: bool = False
     ) -> None:
         self._engine = engine
         self._slots = [f"build-slot-{n}" for n in range(builds or max(2, os.cpu_count() or 2))]
@@ -238,12 +241,12 @@ class Images:
         directory = spec.environment_dir
         has_dockerfile = directory is not None and (directory / "Dockerfile").is_file()
         if spec.docker_image is not None and not (spec.force_build and has_dockerfile):
-            image = await self.pulled(spec.docker_image, spec.build_timeout_sec)
+            image = await self.ensure_pulled(spec.docker_image, spec.build_timeout_sec)
             alone = directory is not None and not has_dockerfile and compose_file(directory) is None
             return replace(image, is_task_files_only=alone)
         if directory is not None and has_dockerfile:
-            return await self._built(directory, spec)
-        return await self.pulled(BASE_IMAGE, spec.build_timeout_sec)
+            return await self._ensure_built(directory, spec)
+        return await self.ensure_pulled(BASE_IMAGE, spec.build_timeout_sec)
 
     def forget(self, image: ImageFacts) -> None:
         """Look at an image again: it was removed while this process knew it."""
@@ -269,7 +272,7 @@ class Images:
                     await self._make(tag, make)
             if forced:
                 self._rebuilt.add(tag)
-            return await self.look(tag)
+            return await self.facts_of(tag)
 
     async def _make(self, tag: str, make: Callable[[], Awaitable[None]]) -> None:
         before = await self._inspect(tag)
@@ -290,8 +293,8 @@ class Images:
             with contextlib.suppress(EngineError):
                 await self._engine.call(lambda client: client.remove_image(old))
 
-    async def _built(self, directory: Path, spec: SandboxSpec) -> ImageFacts:
-        with told_as_build_error(f"{directory.name}/Dockerfile"):
+    async def _ensure_built(self, directory: Path, spec: SandboxSpec) -> ImageFacts:
+        with as_build_error(f"{directory.name}/Dockerfile"):
             context = BuildContext(directory)
             tag = await self.tag_for(context, {})
         build = Build(
@@ -305,7 +308,7 @@ class Images:
         return await self.ensure(
             tag,
             lambda: build.run(timeout_sec=spec.build_timeout_sec, fresh=spec.force_build),
-            base=context.base,
+            base=base_image(context.dockerfile),
             force=spec.force_build,
         )
 
@@ -318,15 +321,15 @@ class Images:
         return known[1]
 
     async def _is_current(self, tag: str, base: str | None) -> bool:
-        """Say whether the image is there and stands on the base image of today."""
+        """Return whether the image is there and stands on the base image of today."""
         image = await self._inspect(tag)
-        found = await self._inspect(base) if image is not None and base else None
-        if image is None or found is None:
+        base_facts = await self._inspect(base) if image is not None and base else None
+        if image is None or base_facts is None:
             return image is not None
-        below: list[str] = found["RootFS"].get("Layers") or []
+        below: list[str] = base_facts["RootFS"].get("Layers") or []
         return (image["RootFS"].get("Layers") or [])[: len(below)] == below
 
-    async def pulled(self, reference: str, timeout_sec: float) -> ImageFacts:
+    async def ensure_pulled(self, reference: str, timeout_sec: float) -> ImageFacts:
         """Return an image that somebody else made, pulled if it is not there."""
         async with self._locks.setdefault(reference, asyncio.Lock()):
             if reference in self._known:
@@ -335,7 +338,7 @@ class Images:
                 async with locked(f"pull-{reference}"):
                     if await self._inspect(reference) is None:
                         await self._pull(reference, timeout_sec)
-            return await self.look(reference)
+            return await self.facts_of(reference)
 
     async def _pull(self, reference: str, timeout_sec: float) -> None:
         from docker.utils import parse_repository_tag
@@ -345,8 +348,8 @@ class Images:
             async with asyncio.timeout(timeout_sec):
                 for attempt in range(1, _PULL_ATTEMPTS + 1):
                     try:
-                        said = await self._engine.call(lambda client: client.pull(repository, tag=tag or "latest"))
-                        _check_pull(said)
+                        output = await self._engine.call(lambda client: client.pull(repository, tag=tag or "latest"))
+                        _check_pull(output)
                     except SandboxError as error:
                         hopeless = isinstance(error, EngineError) and error.status in (400, 401, 403, 404)
                         if hopeless or attempt == _PULL_ATTEMPTS:
@@ -360,7 +363,7 @@ class Images:
                 f"image {reference} was not pulled within {timeout_sec:g} s", advice="raise build_timeout_sec"
             ) from None
 
-    async def look(self, reference: str) -> ImageFacts:
+    async def facts_of(self, reference: str) -> ImageFacts:
         """Return what an image that is there says about itself."""
         facts = await self._inspect(reference)
         if facts is None:
@@ -372,17 +375,17 @@ class Images:
 
     async def _inspect(self, reference: str) -> dict[str, Any] | None:
         try:
-            found: dict[str, Any] = await self._engine.call(lambda client: client.inspect_image(reference))  # type: ignore[no-untyped-call]
+            facts: dict[str, Any] = await self._engine.call(lambda client: client.inspect_image(reference))  # type: ignore[no-untyped-call]
         except EngineError as error:
             if error.status == 404:
                 return None
             raise
-        return found
+        return facts
 
 
-def _check_pull(said: str) -> None:
+def _check_pull(output: str) -> None:
     """Raise EngineError if an answer that began well ended with an error."""
-    for line in said.splitlines():
+    for line in output.splitlines():
         message = json.loads(line) if line.startswith("{") else {}
         if reason := message.get("error"):
             raise EngineError(200, str(reason).strip())

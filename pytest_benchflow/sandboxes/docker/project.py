@@ -13,6 +13,7 @@ from pytest_benchflow.core.errors import BuildError, SandboxError, UsageError
 from pytest_benchflow.core.files import compose_file
 from pytest_benchflow.core.text import did_you_mean
 from pytest_benchflow.sandboxes.base import SandboxSpec
+from pytest_benchflow.sandboxes.build_context import BuildContext
 from pytest_benchflow.sandboxes.docker import compose
 from pytest_benchflow.sandboxes.docker.compose import MAIN, PLACEHOLDER, ComposeCli, ComposeFailed
 from pytest_benchflow.sandboxes.docker.container import Container, attach
@@ -24,8 +25,7 @@ from pytest_benchflow.sandboxes.docker.container_spec import (
     notes_for,
     working_directory,
 )
-from pytest_benchflow.sandboxes.docker.containers import Kept, Starter, end_programs
-from pytest_benchflow.sandboxes.docker.context import BuildContext
+from pytest_benchflow.sandboxes.docker.containers import KeptSandbox, Starter, end_programs
 from pytest_benchflow.sandboxes.docker.project_watcher import Watcher, containers_of, remove_project
 from pytest_benchflow.sandboxes.docker.sidecar import DockerService
 
@@ -87,7 +87,7 @@ class Project:
     async def up(self, image: ImageFacts) -> Container:
         """Start every service, wait until they are healthy, and return main."""
         await self._starter.volumes.provide(self._spec, image)
-        for thing in self._unique_things():
+        for thing in self._exclusive_resources():
             # Two projects that want the same take turns; the order is the same in all, so none waits in a ring.
             await self._held.enter_async_context(locked(f"compose-{thing}"))
         try:
@@ -111,17 +111,17 @@ class Project:
         self.container = Container(engine, main_id, self._spec.name, channel)
         return self.container
 
-    def refuse_clash(self, other: Project) -> None:
+    def check_clash(self, other: Project) -> None:
         """Raise an error if this project wants what another one has as long as it lives: it would wait for ever."""
-        if both := sorted({*self._unique_things()} & {*other._unique_things()}):
+        if both := sorted({*self._exclusive_resources()} & {*other._exclusive_resources()}):
             raise SandboxError(
                 f"{self._file}: {both[0]} is taken by the sandbox {other.name}, which stays while this one runs",
                 advice="let Docker choose it, or do without --bf-keep-sandbox",
                 retryable=False,
             )
 
-    def _unique_things(self) -> list[str]:
-        return compose.unique_things(self._config, self.name)
+    def _exclusive_resources(self) -> list[str]:
+        return compose.exclusive_resources(self._config, self.name)
 
     def service(self, name: str) -> DockerService:
         """Return a service beside main."""
@@ -175,10 +175,10 @@ class Project:
     async def _main_image(self, tags: dict[str, str]) -> ImageFacts:
         service = self._config["services"][MAIN]
         if MAIN in tags:
-            return await self._starter.images.look(tags[MAIN])
+            return await self._starter.images.facts_of(tags[MAIN])
         if service["image"] == PLACEHOLDER:
             return await self._starter.images.find(self._spec)
-        return await self._starter.images.pulled(service["image"], self._spec.build_timeout_sec)
+        return await self._starter.images.ensure_pulled(service["image"], self._spec.build_timeout_sec)
 
     async def _tags(self) -> dict[str, str]:
         """Return the image of every service that is built, building those that are missing."""
@@ -254,7 +254,7 @@ class ComposeStarter:
         """Bring the project up and return its main container."""
         project = self._projects[container_name]
         if spec.coexists_with in self._projects:
-            project.refuse_clash(self._projects[spec.coexists_with])
+            project.check_clash(self._projects[spec.coexists_with])
         await self._starter.engine.thread(lambda: self._watcher.watch(project.name, project.directory))
         return await project.up(image)
 
@@ -269,7 +269,7 @@ class ComposeStarter:
             # The loop closes sockets on its next turn, and may not have one afterwards.
             await asyncio.sleep(0)
 
-    async def keep(self, container: Container) -> Kept:
+    async def keep(self, container: Container) -> KeptSandbox:
         """Leave the project without the runner, and main without its processes."""
         name = next(name for name, project in self._projects.items() if project.container is container)
         project = self._projects.pop(name)
@@ -280,7 +280,7 @@ class ComposeStarter:
         await container.channel.keep()
         container.close()
         await project.release()
-        return Kept(kept, f"docker compose -p {project.name} down --volumes")
+        return KeptSandbox(kept, f"docker compose -p {project.name} down --volumes")
 
     def notes(self, spec: SandboxSpec) -> list[str]:
         """Return what the user should know about this sandbox."""

@@ -67,12 +67,12 @@ class Watcher:
         """Have a project and the directory of its files removed if this process dies."""
         with self._lock:
             self._start()
-            self._say(f"+{project} {directory}\n")
+            self._send(f"+{project} {directory}\n")
 
     def forget(self, project: str) -> None:
         """Say that a project is gone."""
         with self._lock:
-            self._say(f"-{project}\n")
+            self._send(f"-{project}\n")
 
     def close(self) -> None:
         """End the watcher; idempotent."""
@@ -94,7 +94,7 @@ class Watcher:
             assert self._process.stdin is not None
             keep_from_forks(self._process.stdin)
 
-    def _say(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         if self._process is not None and self._process.stdin is not None:
             try:
                 self._process.stdin.write(line.encode())

@@ -11,7 +11,7 @@ from pytest_benchflow.sandboxes.base import Capabilities, ExecResult, SandboxIma
 from pytest_benchflow.sandboxes.docker import transfer
 from pytest_benchflow.sandboxes.docker.container import Container
 from pytest_benchflow.sandboxes.docker.container_spec import ImageFacts, container_name, working_directory
-from pytest_benchflow.sandboxes.docker.containers import AnyStarter
+from pytest_benchflow.sandboxes.docker.containers import SandboxStarter
 from pytest_benchflow.sandboxes.docker.exec import Command
 from pytest_benchflow.sandboxes.docker.sidecar import DockerService
 from pytest_benchflow.sandboxes.docker.storage import Snapshots
@@ -25,7 +25,7 @@ class DockerSandbox:
     def __init__(
         self,
         spec: SandboxSpec,
-        starter: AnyStarter,
+        starter: SandboxStarter,
         capabilities: Capabilities,
         stopped: Callable[[DockerSandbox], None],
     ) -> None:
@@ -63,9 +63,9 @@ class DockerSandbox:
         """Build or pull what is missing and start the container."""
         if self._starting is None:
             self._starting = asyncio.ensure_future(self._bring_up(None))
-        await self._started()
+        await self._wait_started()
 
-    async def _started(self) -> None:
+    async def _wait_started(self) -> None:
         assert self._starting is not None
         try:
             await asyncio.shield(self._starting)
@@ -167,7 +167,7 @@ class DockerSandbox:
         facts = await self._snapshots().find(image, self._spec)
         await self._end()
         self._starting = asyncio.ensure_future(self._bring_up(facts))
-        await self._started()
+        await self._wait_started()
 
     def _snapshots(self) -> Snapshots:
         snapshots = self._starter.snapshots

@@ -10,7 +10,7 @@ from typing import ClassVar
 from pytest_benchflow.core.errors import SandboxError
 from pytest_benchflow.sandboxes.base import ExecResult
 from pytest_benchflow.sandboxes.docker import transfer
-from pytest_benchflow.sandboxes.docker.client import Engine
+from pytest_benchflow.sandboxes.docker.client import DockerEngine
 from pytest_benchflow.sandboxes.docker.exec import Command, ShellContainer
 from pytest_benchflow.sandboxes.docker.guest import script
 
@@ -43,7 +43,7 @@ class ServiceContainer(ShellContainer):
 class DockerService:
     """Implements `Service`; the container is looked up each time, for it may have been replaced."""
 
-    def __init__(self, engine: Engine, find: Callable[[], Awaitable[str]], title: str) -> None:
+    def __init__(self, engine: DockerEngine, find: Callable[[], Awaitable[str]], title: str) -> None:
         self._engine = engine
         self._find = find
         self._title = title

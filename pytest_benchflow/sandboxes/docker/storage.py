@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 from pytest_benchflow.core.errors import SandboxError
 from pytest_benchflow.sandboxes import archive
 from pytest_benchflow.sandboxes.base import Mount, SandboxImage, SandboxSpec
-from pytest_benchflow.sandboxes.docker.client import Engine, EngineError
+from pytest_benchflow.sandboxes.docker.client import DockerEngine, EngineError
 from pytest_benchflow.sandboxes.docker.container import Container, remove
 from pytest_benchflow.sandboxes.docker.container_spec import (
     ImageFacts,
@@ -24,7 +24,7 @@ from pytest_benchflow.sandboxes.docker.container_spec import (
     make_labels,
     volume_name,
 )
-from pytest_benchflow.sandboxes.docker.transfer import streamed
+from pytest_benchflow.sandboxes.docker.transfer import stream_archive
 
 if TYPE_CHECKING:
     import docker
@@ -40,7 +40,7 @@ _MARKER = ".benchflow-complete"
 class Volumes:
     """Knows which volumes of one engine are complete."""
 
-    def __init__(self, engine: Engine, run: str) -> None:
+    def __init__(self, engine: DockerEngine, run: str) -> None:
         self._engine = engine
         self._run = run
         self._locks: dict[str, asyncio.Lock] = {}
@@ -52,13 +52,13 @@ class Volumes:
         for mount in spec.mounts:
             async with self._locks.setdefault(mount.key, asyncio.Lock()):
                 name = volume_name(mount)
-                made = await self._made(name)
+                made = await self._created_at(name)
                 if made is None or self._complete.get(mount.key) != made:
                     async with locked(name):
                         await self._ensure(mount, image)
-                    self._complete[mount.key] = await self._made(name) or ""
+                    self._complete[mount.key] = await self._created_at(name) or ""
 
-    async def _made(self, name: str) -> str | None:
+    async def _created_at(self, name: str) -> str | None:
         try:
             facts = await self._engine.call(lambda client: client.inspect_volume(name))
         except EngineError as error:
@@ -122,7 +122,7 @@ def _fill(client: docker.APIClient, container: str, mount: Mount, cancelled: thr
 
     def content() -> Iterator[bytes]:
         with contextlib.closing(
-            streamed(lambda stream: archive.pack_dir(mount.source, stream, hard_links=True))
+            stream_archive(lambda stream: archive.pack_dir(mount.source, stream, hard_links=True))
         ) as chunks:
             for chunk in chunks:
                 if cancelled.is_set():
@@ -143,7 +143,7 @@ _REPOSITORY = "pytest-benchflow-snapshot"
 class Snapshots:
     """Makes and removes the snapshots of one backend."""
 
-    def __init__(self, engine: Engine, run: str) -> None:
+    def __init__(self, engine: DockerEngine, run: str) -> None:
         self._engine = engine
         self._run = run
         self._made: list[str] = []

@@ -19,14 +19,14 @@ async def frames(reader: asyncio.StreamReader) -> AsyncIterator[tuple[int, bytes
     """Yield the stream's number and a piece of it, until the connection ends."""
     try:
         while True:
-            head = await reader.readexactly(8)
-            left = int.from_bytes(head[4:], "big")
+            header = await reader.readexactly(8)
+            left = int.from_bytes(header[4:], "big")
             while left:
                 data = await reader.read(min(left, _PIECE))
                 if not data:
                     return
                 left -= len(data)
-                yield head[0], data
+                yield header[0], data
     except (asyncio.IncompleteReadError, ConnectionError):
         return
 
@@ -38,14 +38,14 @@ class Reader:
     """The reading side of a file, over pieces."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces = pieces
+        self._chunks = pieces
         self._rest = b""
 
     def read(self, n: int = -1) -> bytes:
         """Return exactly `n` bytes, less only at the end."""
         parts, missing = [self._rest], n - len(self._rest)
         while n < 0 or missing > 0:
-            piece = next(self._pieces, b"")
+            piece = next(self._chunks, b"")
             if not piece:
                 break
             parts.append(piece)

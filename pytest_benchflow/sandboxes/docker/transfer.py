@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 from pytest_benchflow.core.capture import Capture
 from pytest_benchflow.core.errors import SandboxError
 from pytest_benchflow.sandboxes import archive
-from pytest_benchflow.sandboxes.docker.channel import MAX_PUT_BYTES, Answer, Ended
+from pytest_benchflow.sandboxes.docker.channel import MAX_PUT_BYTES, Answer, CommandEnd
 from pytest_benchflow.sandboxes.docker.client import EngineError
 from pytest_benchflow.sandboxes.docker.exec import Command, ShellContainer
 from pytest_benchflow.sandboxes.docker.streams import Pipe, Reader
@@ -65,12 +65,12 @@ async def push(container: ShellContainer, pack: Callable[[BinaryIO], None], dire
     """Unpack what `pack` writes, as a tar stream, in a directory, made if need be; `file` is its only one, if any."""
     channel = container.channel
     can_put = channel is not None and channel.can_put
-    small = await container.engine.thread(lambda: _packed(pack)) if can_put else None
+    small = await container.engine.thread(lambda: _pack_small(pack)) if can_put else None
     if channel is not None and small is not None and channel.idle:
-        said = Capture()
-        ended = await channel.put(Answer(said.feed, said.feed), directory, small, file)
+        output = Capture()
+        ended = await channel.put(Answer(output.feed, output.feed), directory, small, file)
         if ended.status != "0":
-            raise _cannot("write", directory, container, said.text())
+            raise _transfer_error("write", directory, container, output.text())
         return
     path = container.quote(directory)
     text = f"mkdir -p -- {path} || exit; stat -f -c %T -- {path} 2>/dev/null || :"
@@ -79,18 +79,18 @@ async def push(container: ShellContainer, pack: Callable[[BinaryIO], None], dire
         text = f"[ -d {target} ] && [ ! -L {target} ] && {{ echo {target} is a directory >&2; exit 1; }}; {text}"
     made = await container.run(Command(text, user="0"))
     if made.return_code:
-        raise _cannot("write", directory, container, made.stderr)
+        raise _transfer_error("write", directory, container, made.stderr)
     if made.stdout.strip() == "tmpfs":
         # The engine writes to the disk of the container, where nobody looks below a mount.
         await _push_by_tar(container, pack, directory)
         return
     try:
         await container.engine.call(
-            lambda client: client.put_archive(container.id, directory, cast(bytes, streamed(pack)))
+            lambda client: client.put_archive(container.id, directory, cast(bytes, stream_archive(pack)))
         )
     except EngineError as error:
         if not can_put or "invalid symlink" not in error.reason:
-            raise _cannot("write", directory, container, error.reason) from None
+            raise _transfer_error("write", directory, container, error.reason) from None
         # The engine makes no link that leads out of the directory, where nothing but the sandbox could be harmed.
         await _push_by_tar(container, pack, directory)
 
@@ -98,14 +98,14 @@ async def push(container: ShellContainer, pack: Callable[[BinaryIO], None], dire
 async def _push_by_tar(container: ShellContainer, pack: Callable[[BinaryIO], None], directory: str) -> None:
     """Have the container's own tar unpack the stream."""
     process = await container.open(["tar", "-xpf", "-", "-C", directory], user="0", cwd="/", env={})
-    chunks = streamed(pack)
+    chunks = stream_archive(pack)
     try:
         with contextlib.suppress(BrokenPipeError):
             while chunk := await container.engine.thread(lambda: next(chunks, b"")):
                 await process.write(chunk)
         await process.close_stdin()
         if await process.wait():
-            raise _cannot("write", directory, container, (await process.read_stderr()).decode(errors="replace"))
+            raise _transfer_error("write", directory, container, (await process.read_stderr()).decode(errors="replace"))
     except asyncio.CancelledError:
         await asyncio.shield(process.kill())
         raise
@@ -123,12 +123,12 @@ async def pull(container: ShellContainer, unpack: Callable[[BinaryIO], None], so
         )
     except EngineError as error:
         if error.status != 404 and "not a directory" not in error.reason:
-            raise _cannot("read", source, container, error.reason) from None
+            raise _transfer_error("read", source, container, error.reason) from None
         if await container.has_ended():
-            raise container.gone() from None
-        raise _not_found(source, container, directory, wrong=error.status != 404) from None
+            raise container.gone_error() from None
+        raise _not_found_error(source, container, directory, wrong=error.status != 404) from None
     if not right:
-        raise _not_found(source, container, directory, wrong=True)
+        raise _not_found_error(source, container, directory, wrong=True)
 
 
 async def _pull_fast(
@@ -141,9 +141,9 @@ async def _pull_fast(
     words = {"path": source, "parent": str(path.parent), "name": path.name}
     words = {name: container.quote(word) for name, word in words.items()}
     command = Command((_DIRECTORY if directory else _FILE).format(**words), user="0")
-    pipe, said = Pipe(), Capture()
+    pipe, output = Pipe(), Capture()
     unpacking = asyncio.ensure_future(container.engine.thread(lambda: pipe.drain_into(unpack)))
-    sending = asyncio.ensure_future(container.run_into(command, pipe.feed, said.feed))
+    sending = asyncio.ensure_future(container.run_into(command, pipe.feed, output.feed))
     sending.add_done_callback(lambda _: pipe.close())
     try:
         await asyncio.wait([sending, unpacking], return_when=asyncio.FIRST_COMPLETED)
@@ -153,10 +153,10 @@ async def _pull_fast(
         if status == _NO_TAR:
             return False
         if status in (_MISSING, _WRONG_KIND):
-            raise _not_found(source, container, directory, wrong=status == _WRONG_KIND)
+            raise _not_found_error(source, container, directory, wrong=status == _WRONG_KIND)
         # tar ends with 1 if a file changed while it was read, which a living sandbox may well do.
         if status > 1:
-            raise _cannot("read", source, container, said.text())
+            raise _transfer_error("read", source, container, output.text())
         await unpacking
     finally:
         sending.cancel()
@@ -166,7 +166,7 @@ async def _pull_fast(
     return True
 
 
-async def _status(container: ShellContainer, sending: asyncio.Future[Ended]) -> int:
+async def _status(container: ShellContainer, sending: asyncio.Future[CommandEnd]) -> int:
     """Return how a script ended; a container that is not ours may well have stopped, or have no shell."""
     try:
         return int((await sending).status)
@@ -191,7 +191,7 @@ def _pull_archive(
     return True
 
 
-def _packed(pack: Callable[[BinaryIO], None]) -> bytes | None:
+def _pack_small(pack: Callable[[BinaryIO], None]) -> bytes | None:
     """Return a small archive, None if it is a big one."""
     stream = _Small()
     try:
@@ -201,7 +201,7 @@ def _packed(pack: Callable[[BinaryIO], None]) -> bytes | None:
     return stream.getvalue()
 
 
-def streamed(pack: Callable[[BinaryIO], None]) -> Generator[bytes]:
+def stream_archive(pack: Callable[[BinaryIO], None]) -> Generator[bytes]:
     """Yield an archive while another thread packs it."""
     read, write = os.pipe()
     failure: list[BaseException] = []
@@ -233,15 +233,15 @@ class _Small(io.BytesIO):
         return super().write(data)
 
 
-def _cannot(verb: str, path: str, container: ShellContainer, reason: str) -> SandboxError:
+def _transfer_error(verb: str, path: str, container: ShellContainer, reason: str) -> SandboxError:
     text = reason.strip().partition("\n")[0]
     # How tar says it of a file that fits in part.
     text = "No space left on device" if ": Wrote only " in text else text
     return SandboxError(f"cannot {verb} {path} in {container.title}: {text}", retryable=False)
 
 
-def _not_found(source: str, container: ShellContainer, directory: bool, *, wrong: bool) -> FileNotFoundError:
+def _not_found_error(source: str, container: ShellContainer, directory: bool, *, wrong: bool) -> FileNotFoundError:
     kind = "directory" if directory else "file"
     if wrong:
-        return FileNotFoundError(f"{source} in {container.title} is no {kind}")
+        return FileNotFoundError(f"{source} in {container.title} is not a {kind}")
     return FileNotFoundError(f"no {kind} {source} in {container.title}")

@@ -18,22 +18,29 @@ from typing import BinaryIO
 
 from pytest_benchflow.core.errors import BuildError, SandboxError
 from pytest_benchflow.sandboxes import archive
-from pytest_benchflow.sandboxes.archive import told_as_build_error
+from pytest_benchflow.sandboxes.archive import as_build_error
 from pytest_benchflow.sandboxes.base import SandboxSpec
 from pytest_benchflow.sandboxes.build_context import BuildContext, ContextError, Source, is_pattern, matches
 from pytest_benchflow.sandboxes.dockerfile import parse
 from pytest_benchflow.sandboxes.local.control import Launcher
 from pytest_benchflow.sandboxes.local.host import Host
-from pytest_benchflow.sandboxes.local.interpreter import Copy, Image, Plan, Run, Stage, Step, make_plan
+from pytest_benchflow.sandboxes.local.interpreter import (
+    BuildPlan,
+    BuildStage,
+    BuildStep,
+    CopyStep,
+    ImageConfig,
+    RunStep,
+    make_plan,
+)
 from pytest_benchflow.sandboxes.local.layers import LayerStore, ensure_mirror, layer_name
-from pytest_benchflow.sandboxes.local.machine import Command, Machine, MachineConfig
-from pytest_benchflow.sandboxes.local.transfer import Target
+from pytest_benchflow.sandboxes.local.machine import Command, Machine, MachineConfig, Target
 
 _TAIL_LINES = 30
 _LIST = 'shopt -s nullglob dotglob; files=("$1"/*); ((${#files[@]})) && printf "%s\\0" "${files[@]}"'
 
 
-async def run_command(step: Run, machine: Machine, host: Host, where: str) -> None:
+async def run_command(step: RunStep, machine: Machine, host: Host, where: str) -> None:
     """Run the command of a RUN; BuildError shows the end of what it printed."""
     image = step.image
     command = Command(
@@ -43,7 +50,7 @@ async def run_command(step: Run, machine: Machine, host: Host, where: str) -> No
         env={**host.variables(network=True), **step.args, **image.env},
         merge=True,
     )
-    with _told_with(f"RUN {step.text}", where):
+    with _step_errors(f"RUN {step.text}", where):
         result = await machine.run(command, stdin=(step.script or "").encode(errors="surrogateescape"))
     if result.return_code != 0:
         tail = result.stdout.rstrip().splitlines()[-_TAIL_LINES:]
@@ -51,13 +58,13 @@ async def run_command(step: Run, machine: Machine, host: Host, where: str) -> No
         raise BuildError("\n    ".join([first, *tail]))
 
 
-async def copy_files(step: Copy, machine: Machine, context: BuildContext, where: str) -> None:
+async def copy_files(step: CopyStep, machine: Machine, context: BuildContext, where: str) -> None:
     """Copy the files of a COPY or ADD as Docker would place them."""
     sources = sources_of(step, context, where)
     path = step.target.rstrip("/") or "/"
     tree = Target(path, step.owner, step.mode)
     file = Target(path, step.owner, step.mode, is_file=not step.target.endswith("/"))
-    with _told_with(step.text, where):
+    with _step_errors(step.text, where):
         for source in sources:
             if source.path.is_dir():
                 await machine.push(_pack_directory(source, context), tree)
@@ -69,50 +76,50 @@ async def copy_files(step: Copy, machine: Machine, context: BuildContext, where:
             await machine.push(_pack_content(name, content.encode(errors="surrogateescape")), file)
 
 
-async def copy_between(step: Copy, source: Machine, target: Machine, where: str) -> None:
+async def copy_between(step: CopyStep, source: Machine, target: Machine, where: str) -> None:
     """Copy what a COPY --from names out of the machine of another stage."""
-    names = [name for word in step.sources for name in await _fitting(source, word)]
+    names = [name for word in step.sources for name in await _matching_paths(source, word)]
     if not names:
-        raise BuildError(f"{where}: {step.text}: fits nothing in the stage it is copied from")
+        raise BuildError(f"{where}: {step.text}: matches nothing in the stage it is copied from")
     into_directory = step.target.endswith("/")
     _check_target(step, len(names), where)
     path = step.target.rstrip("/") or "/"
     for name in names:
         with tempfile.TemporaryFile() as file:
-            is_directory = await _take(source, name, file, where)
+            is_directory = await _pull_into(source, name, file, where)
             file.seek(0)
             is_file = not (is_directory or into_directory)
             place = Target(path, step.owner, step.mode, is_file, keep_owners=step.owner is None)
-            with _told_with(step.text, where):
+            with _step_errors(step.text, where):
                 await target.push(lambda stream, file=file: shutil.copyfileobj(file, stream), place)  # type: ignore[misc]
 
 
 @contextlib.contextmanager
-def _told_with(step: str, where: str) -> Iterator[None]:
+def _step_errors(step: str, where: str) -> Iterator[None]:
     """Name the line and the step in what a failure says."""
     try:
-        with archive.told_as_build_error(f"{where}: {step}"):
+        with archive.as_build_error(f"{where}: {step}"):
             yield
     except SandboxError as error:
         raise BuildError(f"{where}: {step}: {error.message}", retryable=error.retryable) from None
 
 
-async def _fitting(machine: Machine, pattern: str) -> list[str]:
-    """List the paths of a machine that fit a pattern; one that is none fits itself."""
-    found = [""]
+async def _matching_paths(machine: Machine, pattern: str) -> list[str]:
+    """List the paths of a machine that match a pattern; a plain path matches itself."""
+    paths = [""]
     for part in PurePosixPath(pattern).parts[1:] if is_pattern(pattern) else ():
-        found = [
-            f"{parent}/{name}" for parent in found for name in await _names(machine, parent) if matches(name, part)
+        paths = [
+            f"{parent}/{name}" for parent in paths for name in await _list_names(machine, parent) if matches(name, part)
         ]
-    return sorted(found) if is_pattern(pattern) else [pattern]
+    return sorted(paths) if is_pattern(pattern) else [pattern]
 
 
-async def _names(machine: Machine, directory: str) -> list[str]:
-    listed = await machine.run(Command(("bash", "-c", _LIST, "bash", directory)))
-    return [path.rpartition("/")[2] for path in listed.stdout.split("\0")[:-1]]
+async def _list_names(machine: Machine, directory: str) -> list[str]:
+    listing = await machine.run(Command(("bash", "-c", _LIST, "bash", directory)))
+    return [path.rpartition("/")[2] for path in listing.stdout.split("\0")[:-1]]
 
 
-async def _take(source: Machine, name: str, file: BinaryIO, where: str) -> bool:
+async def _pull_into(source: Machine, name: str, file: BinaryIO, where: str) -> bool:
     """Write the tar stream of a file or directory as it is; return whether it is a directory."""
     for directory in (False, True):
         try:
@@ -125,27 +132,27 @@ async def _take(source: Machine, name: str, file: BinaryIO, where: str) -> bool:
     raise BuildError(f"{where}: COPY {name}: not found in the stage it is copied from")
 
 
-def sources_of(step: Copy, context: BuildContext, where: str) -> list[Source]:
-    """Find what a COPY or ADD names; a pattern that fits nothing is no error as long as another source is there."""
+def sources_of(step: CopyStep, context: BuildContext, where: str) -> list[Source]:
+    """Find what a COPY or ADD names; a pattern may match nothing as long as another source exists."""
     keyword = step.text.split(maxsplit=1)[0]
     try:
-        found = [source for word in step.sources for source in context.find(word)]
+        sources = [source for word in step.sources for source in context.find(word)]
     except ContextError as error:
         raise BuildError(f"{where}: {keyword} {error}") from None
-    if not found and not step.files:
-        raise BuildError(f"{where}: {keyword} {' '.join(step.sources)}: fits nothing in the build context")
-    _check_target(step, len(found) + len(step.files), where)
-    return found
+    if not sources and not step.files:
+        raise BuildError(f"{where}: {keyword} {' '.join(step.sources)}: matches nothing in the build context")
+    _check_target(step, len(sources) + len(step.files), where)
+    return sources
 
 
-def _check_target(step: Copy, count: int, where: str) -> None:
+def _check_target(step: CopyStep, count: int, where: str) -> None:
     if count > 1 and not step.target.endswith("/"):
         keyword = step.text.split(maxsplit=1)[0]
         raise BuildError(f"{where}: {keyword} of several files needs a directory; write {step.target}/ as its target")
 
 
 def _is_archive(path: Path) -> bool:
-    """Say whether a file is an archive with anything in it."""
+    """Return whether a file is an archive with anything in it."""
     try:
         with tarfile.open(path) as tar:
             return tar.next() is not None
@@ -184,14 +191,16 @@ def _send_archive(source: Source) -> Callable[[BinaryIO], None]:
 _FORMAT = "3"
 #: Mount options must fit one memory page: this many names do.
 MAX_LAYERS = 120
-_CACHE_ADVICE = "if its layer cache is no local disk (NFS, or a container's overlay), set BF_CACHE_DIR to one that is"
+_CACHE_ADVICE = (
+    "if its layer cache is not on a local disk (NFS, or a container's overlay), set BF_CACHE_DIR to one that is"
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class BuiltEnvironment:
     """A finished environment."""
 
-    image: Image
+    image: ImageConfig
     base: MachineConfig
     """The machine to start, but for what the sandbox itself decides."""
     notes: tuple[str, ...] = ()
@@ -206,29 +215,32 @@ class Builder:
         self._store = store
         self._rebuilt: set[str] = set()
 
-    async def build(self, spec: SandboxSpec) -> Built:
+    async def build(self, spec: SandboxSpec) -> BuiltEnvironment:
         """Return the environment of `spec`, building what is not cached within its time."""
         dockerfile = spec.environment_dir / "Dockerfile" if spec.environment_dir else None
         if dockerfile is None or not dockerfile.is_file():
-            return Built(Image(), await self._base(spec.name))
+            return BuiltEnvironment(ImageConfig(), await self._base(spec.name))
         name = f"{dockerfile.parent.name}/{dockerfile.name}"
-        with told_as_build_error(name):
-            text = dockerfile.read_text(errors="replace")
+        with as_build_error(name):
+            context = BuildContext(dockerfile.parent)
+            text = context.dockerfile
         plan = make_plan(parse(text, name), self._host.path)
         if (count := max(map(len, (plan.steps, *(stage.steps for stage in plan.stages))))) > MAX_LAYERS:
-            raise BuildError(f"{name}: {count} RUN, COPY and ADD; at most {MAX_LAYERS} fit, join some")
-        with told_as_build_error(name):
-            context = BuildContext(dockerfile.parent)
-        job = _Job(self._launcher, self._store, self._host, plan, context, name)
+            raise BuildError(
+                f"{name}: {count} RUN, COPY and ADD instructions, and at most {MAX_LAYERS} are supported; join some"
+            )
+        build = _Build(self._launcher, self._store, self._host, plan, context, name)
         try:
             async with asyncio.timeout(spec.build_timeout_sec):
                 base = await self._base(spec.name)
                 rebuilt = self._rebuilt if spec.force_build else None
-                base = await job.run(base, rebuilt)
-                return Built(plan.image, base, (*plan.notes, *(self._store.place.notes if base.layers else ())))
+                base = await build.run(base, rebuilt)
+                return BuiltEnvironment(
+                    plan.image, base, (*plan.notes, *(self._store.place.notes if base.layers else ()))
+                )
         except TimeoutError:
             raise BuildError(
-                f"{job.where}: the build took longer than {spec.build_timeout_sec:g} s",
+                f"{build.where}: the build took longer than {spec.build_timeout_sec:g} s",
                 advice="raise build_timeout_sec",
             ) from None
 
@@ -253,11 +265,11 @@ class Builder:
         return replace(bare, layers_dir=str(self._store.path), mirror=mirror)
 
 
-class _Job:
+class _Build:
     """One build."""
 
     def __init__(
-        self, launcher: Launcher, store: LayerStore, host: Host, plan: Plan, context: BuildContext, name: str
+        self, launcher: Launcher, store: LayerStore, host: Host, plan: BuildPlan, context: BuildContext, name: str
     ) -> None:
         self._launcher = launcher
         self._store = store
@@ -274,13 +286,13 @@ class _Job:
         return finished
 
     async def _stage(
-        self, steps: tuple[Step, ...], bare: MachineConfig, rebuilt: set[str] | None
+        self, steps: tuple[BuildStep, ...], bare: MachineConfig, rebuilt: set[str] | None
     ) -> tuple[str, MachineConfig]:
         """Build one stage and, before the steps that need them, the stages it copies from."""
         key, base = _hash("base", _FORMAT, *self._host.identity()), bare
         for step in steps:
             origin = None
-            if isinstance(step, Copy) and step.stage is not None:
+            if isinstance(step, CopyStep) and step.stage is not None:
                 origin = await self._origin(self._plan.stages[step.stage], bare, rebuilt)
             self.where = f"{self._name}:{step.line}"
             base = replace(base, layers_dir=str(self._store.path))
@@ -295,37 +307,42 @@ class _Job:
             base = replace(base, layers=(layer, *base.layers))
         return key, base
 
-    async def _origin(self, stage: Stage, bare: MachineConfig, rebuilt: set[str] | None) -> tuple[str, MachineConfig]:
+    async def _origin(
+        self, stage: BuildStage, bare: MachineConfig, rebuilt: set[str] | None
+    ) -> tuple[str, MachineConfig]:
         key, base = await self._stage(stage.steps, bare, rebuilt)
         return _hash(key, stage.dirs), replace(base, dirs=stage.dirs)
 
     def _is_ready(self, layer: str, rebuilt: set[str] | None) -> bool:
         return self._store.has(layer) and (rebuilt is None or layer in rebuilt)
 
-    def _key(self, parent: str, step: Step, origin: str | None) -> str:
-        if isinstance(step, Run):
+    def _key(self, parent: str, step: BuildStep, origin: str | None) -> str:
+        kind = "Run" if isinstance(step, RunStep) else "Copy"
+        if isinstance(step, RunStep):
             facts: list[object] = [step.argv, dict(step.args), step.image.user, *([step.script] if step.script else [])]
         else:
             if origin is not None:
                 digests = [origin]
             else:
-                with told_as_build_error(f"{self.where}: {step.text}"):
-                    digests = [self._context.digest(source) for source in sources_of(step, self._context, self.where)]
+                with as_build_error(f"{self.where}: {step.text}"):
+                    digests = [
+                        self._context.digest_of(source) for source in sources_of(step, self._context, self.where)
+                    ]
             facts = [step.sources, step.target, step.owner, step.mode, step.unpack, digests, *step.files]
         image = step.image
-        return _hash(parent, type(step).__name__, facts, dict(image.env), image.workdir, image.dirs)
+        return _hash(parent, kind, facts, dict(image.env), image.workdir, image.dirs)
 
-    async def _make(self, step: Step, base: MachineConfig, layer: str, origin: MachineConfig | None) -> None:
+    async def _make(self, step: BuildStep, base: MachineConfig, layer: str, origin: MachineConfig | None) -> None:
         async with self._store.building(layer) as directory:
             # A command before this one may have removed the directory that it is to run in.
-            dirs = (*step.image.dirs, step.image.workdir or "/") if isinstance(step, Run) else step.image.dirs
-            config = replace(base, write_dir=directory, keeps=True, dirs=dirs)
+            dirs = (*step.image.dirs, step.image.workdir or "/") if isinstance(step, RunStep) else step.image.dirs
+            config = replace(base, write_dir=directory, is_layer=True, dirs=dirs)
             try:
                 machine = await Machine.start(self._launcher, config)
             except SandboxError as error:
                 raise BuildError(f"{self.where}: {error.message}", advice=_CACHE_ADVICE) from None
             try:
-                if isinstance(step, Run):
+                if isinstance(step, RunStep):
                     await run_command(step, machine, self._host, self.where)
                 elif origin is not None:
                     await self._copy_between(step, origin, machine)
@@ -334,7 +351,7 @@ class _Job:
             finally:
                 await asyncio.shield(machine.stop())
 
-    async def _copy_between(self, step: Copy, origin: MachineConfig, machine: Machine) -> None:
+    async def _copy_between(self, step: CopyStep, origin: MachineConfig, machine: Machine) -> None:
         source = await Machine.start(self._launcher, origin)
         try:
             await copy_between(step, source, machine, self.where)

@@ -1,7 +1,8 @@
 """Limit sandboxes with control groups of the kernel, in the runner's own group or beside it.
 
 Both generations are known: separate trees for memory, cpu and pids (v1), and the one tree of today (v2). Nothing here
-is needed to start a sandbox: where the caller may not make groups, limits are not enforced, and that is said.
+is needed to start a sandbox: where the caller may not make groups, limits are not enforced, and the notes of the
+sandbox say so.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ class Cgroups:
         self._leftovers: list[Group] = []
 
     @classmethod
-    def look(cls) -> Cgroups:
+    def detect(cls) -> Cgroups:
         """Find where the caller may make groups, and remove what killed runners left there."""
         parents = find_parents(Path("/proc/self/mountinfo").read_text(), Path("/proc/self/cgroup").read_text())
         for parent in parents:
@@ -163,7 +164,7 @@ def _find_unified(own: Path, top: Path, wanted: set[str]) -> Parent | None:
 
 
 def _is_delegated(group: Path, top: Path) -> bool:
-    """Say whether a group is the caller's to divide: a user's by its owner, root's if it is all of a container."""
+    """Return whether a group is the caller's to divide: a user's by its owner, root's if it is all of a container."""
     try:
         ours = group.stat().st_uid == os.geteuid() and (os.geteuid() != 0 or group == top)
         offered = set((group / "cgroup.controllers").read_text().split())
@@ -190,7 +191,7 @@ def _vacate(group: Path) -> bool:
 
 
 def sweep(directory: Path) -> None:
-    """Remove the groups of runners that are no more, here and in the neighbouring groups."""
+    """Remove the groups of runners that have ended, here and in the neighbouring groups."""
     for path in {*directory.glob(f"{_PREFIX}*-*-*"), *directory.parent.glob(f"*/{_PREFIX}*-*-*")}:
         pid, started, _ = path.name.removeprefix(_PREFIX).split("-", 2)
         if pid.isdigit() and start_time(pid) != started:

@@ -51,7 +51,7 @@ class Control:
         keep_from_forks(sock)
         self._loop.add_reader(sock, self._on_message)
 
-    async def started(self) -> None:
+    async def wait_started(self) -> None:
         """Wait until the sandbox is up; SandboxError says why it is not."""
         try:
             async with asyncio.timeout(START_TIMEOUT_SEC):
@@ -102,7 +102,7 @@ class Control:
             raise SandboxError(f"sandbox {self.name} did not end within {STOP_TIMEOUT_SEC:.0f} s")
 
     async def _stop_after_its_loop(self) -> None:
-        """Kill a sandbox whose loop was closed over its head, where nobody can be told of its end any more."""
+        """Kill a sandbox whose event loop was closed while it ran; nobody waits for its end any more."""
         if self._gone.done():
             return
         if self._pidfd is not None:
@@ -167,7 +167,7 @@ class Control:
         """Note that the sandbox is gone and let every waiter know."""
         if self._gone.done():
             return
-        # What init said with its last breath is still in the socket.
+        # What init sent just before it ended is still in the socket.
         with contextlib.suppress(OSError):
             while received := wire.receive(self._sock):
                 self._take(*received)
@@ -192,7 +192,7 @@ class Control:
 
 
 def _settle(future: asyncio.Future[T], outcome: T | Exception) -> None:
-    """Complete a future once; a failure nobody waits for is no news."""
+    """Complete a future once; a failure that nobody waits for is not reported."""
     if future.done():
         return
     # Whoever waits in a loop that is closed is not told, but the future is complete.
@@ -230,7 +230,7 @@ class Launcher:
         The directory `written` goes, should this process be killed.
         """
         if self._cgroups is None:
-            self._cgroups = Cgroups.look()
+            self._cgroups = Cgroups.detect()
         cgroups = self._cgroups
         group = cgroups.make(config["cpus"], config["memory_mb"], config["pids"])
         limited = "memory" in group.enforced(group.paths)

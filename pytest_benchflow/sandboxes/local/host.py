@@ -15,7 +15,6 @@ from pathlib import Path
 from pytest_benchflow.core.errors import SandboxError
 from pytest_benchflow.core.files import spare_layers, temporary_name
 from pytest_benchflow.sandboxes.base import Capabilities
-from pytest_benchflow.sandboxes.local.guest import libc
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #: Directories of the host that every sandbox sees.
@@ -62,7 +61,7 @@ class Host:
     """Whether memory can hold what a sandbox writes; otherwise it goes to the layer cache."""
 
     @classmethod
-    def look(cls) -> Host:
+    def detect(cls) -> Host:
         """Examine the host."""
         prefix = os.path.realpath(sys.base_prefix)
         hidden = not any(prefix == top or prefix.startswith(f"{top}/") for top in VISIBLE)
@@ -94,17 +93,17 @@ class Host:
 
     def variables(self, *, network: bool) -> dict[str, str]:
         """Return the environment that every program starts from."""
-        found = {"PATH": self.path, "LANG": "C.UTF-8"}
+        variables = {"PATH": self.path, "LANG": "C.UTF-8"}
         for name in _CERTIFICATES:
             value = self.environ.get(name, "")
             if any(value.startswith(f"{top}/") for top in VISIBLE):
-                found[name] = value
+                variables[name] = value
         for name in (*_PROXIES, *(proxy.upper() for proxy in _PROXIES)) if network else ():
             value = self.environ.get(name, "")
             # A proxy that carries a password is a secret of the caller.
             if value and "@" not in value:
-                found[name] = value
-        return found
+                variables[name] = value
+        return variables
 
     def identity(self) -> list[str]:
         """Return what cached layers depend on besides their Dockerfile: whose they are and on what they lie."""
@@ -118,7 +117,7 @@ class Host:
 
 
 def _is_privileged() -> bool:
-    """Say whether we may mount; the root of a user namespace is treated as the ordinary user he is outside."""
+    """Return whether we may mount; the root of a user namespace is treated as the ordinary user he is outside."""
     is_initial = Path("/proc/self/uid_map").read_text().split() == ["0", "0", "4294967295"]
     status = Path("/proc/self/status").read_text()
     capabilities = int(status.partition("CapEff:")[2].split(maxsplit=1)[0], 16)
@@ -129,13 +128,15 @@ _WHITEOUT = os.makedev(0, 0)
 
 
 def memory_holds_writes(*, privileged: bool) -> bool:
-    """Say whether tmpfs has the attributes that mark replaced directories; a user's are known to it since Linux 6.6."""
+    """Return whether tmpfs has the attributes that mark replaced directories; it has those of users since Linux 6.6."""
     with open(os.memfd_create("bf-probe", os.MFD_CLOEXEC)) as file:
         return _takes_attribute(file.fileno(), privileged=privileged)
 
 
 def directory_holds_writes(directory: Path, *, privileged: bool) -> bool:
-    """Say whether a file system has attributes and whiteouts: not NFS, not FUSE, not another overlay."""
+    """Return whether a file system has attributes and whiteouts: not NFS, not FUSE, not another overlay."""
+    from pytest_benchflow.sandboxes.local.guest import libc
+
     file, moved, whiteout = (directory / f"{temporary_name()}-probe{number}" for number in range(3))
     try:
         file.touch(mode=0o600)
@@ -163,7 +164,7 @@ _ADVICE = "set BF_CACHE_DIR to a directory of your own"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LayerDirectory:
     """The directory of the layers."""
 
     path: Path
@@ -172,7 +173,7 @@ class Place:
     notes: tuple[str, ...] = ()
 
 
-def choose(wanted: Path, *, privileged: bool) -> Place:
+def choose_layer_directory(wanted: Path, *, privileged: bool) -> LayerDirectory:
     """Return `wanted` if it will do, else a directory on the local disk, else memory in its place if we may mount."""
     failure = None
     try:
@@ -184,18 +185,20 @@ def choose(wanted: Path, *, privileged: bool) -> Place:
             # Whoever can write there could put anything into our sandboxes.
             raise SandboxError(f"others can write to the layer cache {wanted}", advice=_ADVICE)
         if directory_holds_writes(wanted, privileged=privileged):
-            return Place(wanted)
+            return LayerDirectory(wanted)
         if not os.access(wanted, os.W_OK):
             failure = SandboxError(f"the layer cache {wanted} cannot be written to", advice=_ADVICE)
     unfit = f"layers cannot be built in {wanted}"
     spare = spare_layers()
     if _is_ours(spare) and directory_holds_writes(spare, privileged=privileged):
-        return Place(spare, notes=(f"{unfit}: they are in {spare}",))
+        return LayerDirectory(spare, notes=(f"{unfit}: they are in {spare}",))
     if failure is not None:
         raise failure
     if privileged and _cover_with_memory(wanted):
-        return Place(wanted, notes=(f"{unfit}, on this file system: they are in memory, give BF_CACHE_DIR a volume",))
-    return Place(wanted, holds_writes=False)
+        return LayerDirectory(
+            wanted, notes=(f"{unfit}, on this file system: they are in memory, give BF_CACHE_DIR a volume",)
+        )
+    return LayerDirectory(wanted, holds_writes=False)
 
 
 def _make(path: Path) -> None:
@@ -219,6 +222,8 @@ def _is_ours(path: Path) -> bool:
 def _cover_with_memory(path: Path) -> bool:
     """Mount a tmpfs on `path` for as long as the container lives, shared by all its processes."""
     from filelock import FileLock
+
+    from pytest_benchflow.sandboxes.local.guest import libc
 
     with contextlib.suppress(OSError), FileLock(path.with_suffix(".lock")):
         # Another process may have done it meanwhile.

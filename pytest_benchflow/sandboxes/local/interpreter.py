@@ -8,14 +8,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from pytest_benchflow.sandboxes import dockerfile
-from pytest_benchflow.sandboxes.dockerfile import Dockerfile, Instruction
+from pytest_benchflow.sandboxes.dockerfile import Dockerfile, Heredoc, Instruction, without_heredoc_marks
 
 DEFAULT_SHELL = ("/bin/sh", "-c")
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
+class ImageConfig:
     """Settings that hold for everything run after them."""
 
     env: Mapping[str, str] = field(default_factory=dict)
@@ -27,20 +26,20 @@ class Image:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunStep:
     """Run a command."""
 
     line: int
     text: str
     argv: tuple[str, ...]
-    image: Image
+    image: ImageConfig
     args: Mapping[str, str]
     script: str | None = None
     """What the program reads from its standard input."""
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class CopyStep:
     """Copy files of the build context."""
 
     line: int
@@ -48,7 +47,7 @@ class Copy:
     sources: tuple[str, ...]
     target: str
     """Absolute; a slash at its end means a directory."""
-    image: Image
+    image: ImageConfig
     owner: str | None = None
     mode: int | None = None
     unpack: bool = False
@@ -59,27 +58,27 @@ class Copy:
     """Take the sources from this stage, where they are absolute paths, instead of the build context."""
 
 
-Step = Run | Copy
+BuildStep = RunStep | CopyStep
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class BuildStage:
     """A stage that others copy from."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[BuildStep, ...]
     """From the host on."""
     dirs: tuple[str, ...]
     """Every WORKDIR after the last step."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BuildPlan:
     """All of a Dockerfile: what to do and what comes out."""
 
-    steps: tuple[Step, ...]
-    image: Image
+    steps: tuple[BuildStep, ...]
+    image: ImageConfig
     notes: tuple[str, ...]
-    stages: tuple[Stage, ...] = ()
+    stages: tuple[BuildStage, ...] = ()
     """Those before the last."""
 
 
@@ -184,7 +183,7 @@ class _Expander:
         self._i = end + 1
         match = _NAME.match(body)
         if match is None:
-            raise SubstitutionError(f"${{{body}}} names no variable")
+            raise SubstitutionError(f"${{{body}}} does not name a variable")
         value, rest = self._variables.get(match[0]), body[match.end() :]
         if not rest:
             return value or ""
@@ -217,7 +216,7 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _COPY_FLAGS = frozenset({"chown", "chmod", "from", "link"})
 
 
-def make_plan(file: Dockerfile, path: str = "") -> Plan:
+def make_plan(file: Dockerfile, path: str = "") -> BuildPlan:
     """Turn a Dockerfile into steps and the settings they leave; refuse what only an image build can do.
 
     `path` is the PATH of the base, which `ENV PATH=/mine:$PATH` adds to.
@@ -229,18 +228,18 @@ class _Planner:
     def __init__(self, file: Dockerfile, path: str) -> None:
         self._file = file
         self._base = {"PATH": path}
-        self._image = Image()
+        self._image = ImageConfig()
         self._args: dict[str, str] = {}
         self._global_args = _platform_args(os.uname().machine)
         self._in_stage = False
-        self._stages: list[tuple[tuple[Step, ...], Image]] = []
+        self._stages: list[tuple[tuple[BuildStep, ...], ImageConfig]] = []
         self._names: dict[str, int] = {}
         """Stages by name and by number."""
-        self._steps: list[Step] = []
+        self._steps: list[BuildStep] = []
         self._notes: list[str] = []
         self._ignored: list[str] = []
 
-    def run(self) -> Plan:
+    def run(self) -> BuildPlan:
         for item in self._file.instructions:
             try:
                 self._interpret(item)
@@ -248,8 +247,8 @@ class _Planner:
                 raise self._file.error(item.line, f"{item.keyword} {item.text}: {error}") from None
         if self._ignored:
             self._notes.append(f"{', '.join(sorted(set(self._ignored)))} has no effect in the local sandbox")
-        stages = tuple(Stage(steps, image.dirs) for steps, image in self._stages)
-        return Plan(tuple(self._steps), self._image, tuple(dict.fromkeys(self._notes)), stages)
+        stages = tuple(BuildStage(steps, image.dirs) for steps, image in self._stages)
+        return BuildPlan(tuple(self._steps), self._image, tuple(dict.fromkeys(self._notes)), stages)
 
     def _interpret(self, item: Instruction) -> None:
         match item.keyword:
@@ -285,7 +284,7 @@ class _Planner:
         if len(base) != 1 and not (len(base) == 3 and base[1].upper() == "AS"):
             raise self._file.error(item.line, f"FROM {item.text} is neither FROM IMAGE nor FROM IMAGE AS NAME")
         parent = self._names.get(base[0].lower())
-        steps, self._image = self._stages[parent] if parent is not None else ((), Image())
+        steps, self._image = self._stages[parent] if parent is not None else ((), ImageConfig())
         self._steps, self._args = list(steps), {}
         if parent is None:
             self._notes.append(f"FROM {base[0]} is the host's own system here")
@@ -324,13 +323,13 @@ class _Planner:
         argv, script = item.words, None
         if argv is None:
             argv, script = _command(item, self._image.shell)
-        self._add(Run(item.line, item.text, argv, self._image, dict(self._args), script))
+        self._add(RunStep(item.line, item.text, argv, self._image, dict(self._args), script))
 
     def _copy(self, item: Instruction) -> None:
         stage = self._source_stage(item)
         if unknown := sorted(set(item.flags) - _COPY_FLAGS):
             raise self._file.unsupported(item.line, f"{item.keyword} --{unknown[0]} is not supported here")
-        raw = item.words or split_words(dockerfile.without_marks(item.text), self._file.escape)
+        raw = item.words or split_words(without_heredoc_marks(item.text), self._file.escape)
         words = [self._expand(word) for word in raw]
         if len(words) + len(item.heredocs) < 2 or not words:
             raise self._file.error(item.line, f"{item.keyword} {item.text} needs a source and a target")
@@ -344,7 +343,7 @@ class _Planner:
         if stage is not None:
             sources = tuple(posixpath.normpath(f"/{word}").replace("//", "/") for word in sources)
         self._add(
-            Copy(
+            CopyStep(
                 item.line,
                 f"{item.keyword} {item.text}",
                 sources,
@@ -358,7 +357,7 @@ class _Planner:
             )
         )
 
-    def _add(self, step: Step) -> None:
+    def _add(self, step: BuildStep) -> None:
         self._steps.append(step)
         self._image = replace(self._image, dirs=())
 
@@ -372,7 +371,7 @@ class _Planner:
             raise self._file.unsupported(item.line, f"{item.keyword} --from={item.flags['from']} needs another image")
         return stage
 
-    def _content(self, file: dockerfile.Heredoc) -> str:
+    def _content(self, file: Heredoc) -> str:
         if file.literal:
             return file.content
         return expand_text(file.content, {**self._base, **self._args, **self._image.env}, self._file.escape)
@@ -384,7 +383,7 @@ class _Planner:
         try:
             return int(text, 8)
         except ValueError:
-            raise self._file.error(item.line, f"--chmod={text} is no octal number, for example 755") from None
+            raise self._file.error(item.line, f"--chmod={text} is not an octal number; write for example 755") from None
 
     def _target(self, path: str) -> str:
         full = self._absolute(path)
@@ -410,7 +409,7 @@ def _command(item: Instruction, shell: tuple[str, ...]) -> tuple[tuple[str, ...]
     if not item.heredocs:
         return (*shell, item.text), None
     script = item.heredocs[0].content
-    if dockerfile.without_marks(item.text):
+    if without_heredoc_marks(item.text):
         # The shell itself reads what belongs to its command line.
         bodies = "".join(f"{file.content}{file.name}\n" for file in item.heredocs)
         return (*shell, f"{item.text}\n{bodies}"), None

@@ -23,11 +23,10 @@ from pytest_benchflow.core.errors import SandboxError
 from pytest_benchflow.core.files import cache_directory, is_abandoned, locked_files, temporary_name
 from pytest_benchflow.core.removal import remove_tree
 from pytest_benchflow.sandboxes.base import SandboxImage
-from pytest_benchflow.sandboxes.local.guest import hostview
-from pytest_benchflow.sandboxes.local.host import Place, choose
+from pytest_benchflow.sandboxes.local.host import LayerDirectory, choose_layer_directory
 
 if TYPE_CHECKING:
-    from pytest_benchflow.sandboxes.local.builder import Built
+    from pytest_benchflow.sandboxes.local.builder import BuiltEnvironment
     from pytest_benchflow.sandboxes.local.machine import Machine
 
 
@@ -48,9 +47,9 @@ class LayerStore:
         self._swept = False
 
     @cached_property
-    def place(self) -> Place:
+    def place(self) -> LayerDirectory:
         """The directory that holds the layers, made on first use and closed to others."""
-        return choose(cache_directory() / "layers", privileged=self._privileged)
+        return choose_layer_directory(cache_directory() / "layers", privileged=self._privileged)
 
     @property
     def path(self) -> Path:
@@ -58,9 +57,9 @@ class LayerStore:
         return self.place.path
 
     def has(self, name: str) -> bool:
-        """Say whether a layer is there; asking counts as use."""
+        """Return whether a layer is there; asking counts as use."""
         try:
-            # The slash: what is no directory is no layer.
+            # With the slash this fails for what is not a directory.
             os.utime(f"{self.path / name}/")
         except (FileNotFoundError, NotADirectoryError):
             return False
@@ -140,7 +139,9 @@ async def ensure_mirror(store: LayerStore, name: str) -> None:
 
 
 def _mirror(target: Path) -> None:
-    for area in hostview.look().seen_by(privileged=False):
+    from pytest_benchflow.sandboxes.local.guest import hostview
+
+    for area in hostview.detect().seen_by(privileged=False):
         _copy(f"/{area.path}", str(target / area.key), depth=_DEPTH)
 
 
@@ -184,9 +185,9 @@ class Snapshots:
 
     def __init__(self, store: LayerStore) -> None:
         self._store = store
-        self._made: dict[str, Built] = {}
+        self._made: dict[str, BuiltEnvironment] = {}
 
-    async def take(self, machine: Machine, built: Built, name: str | None) -> SandboxImage:
+    async def take(self, machine: Machine, built: BuiltEnvironment, name: str | None) -> SandboxImage:
         """Make a layer of what a machine has written since it was started from `built`."""
         layer = temporary_name()
         path = self._store.path / layer
@@ -200,7 +201,7 @@ class Snapshots:
         self._made[layer] = replace(built, base=base)
         return SandboxImage(PROVIDER, layer, {"name": name} if name else {})
 
-    def find(self, image: SandboxImage, sandbox: str) -> Built:
+    def find(self, image: SandboxImage, sandbox: str) -> BuiltEnvironment:
         """Return what a sandbox that restores a snapshot is started from."""
         if image.provider != PROVIDER:
             raise SandboxError(f"sandbox {sandbox} is local and cannot restore an image of {image.provider}")

@@ -1,4 +1,4 @@
-"""A started sandbox without any image: runs programs and moves files, knows nothing of tasks."""
+"""A started sandbox without any image: runs programs and moves files as tar streams, knows nothing of tasks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import BinaryIO
 
@@ -16,10 +16,8 @@ from pytest_benchflow.sandboxes.base import ExecResult
 from pytest_benchflow.sandboxes.local.cgroups import Group
 from pytest_benchflow.sandboxes.local.control import Control, Launcher
 from pytest_benchflow.sandboxes.local.guest import wire
-from pytest_benchflow.sandboxes.local.guest.programs import NOT_STARTED
 from pytest_benchflow.sandboxes.local.layers import copy_written
-from pytest_benchflow.sandboxes.local.pipes import Collector, Handover, ReadPipe, WritePipe
-from pytest_benchflow.sandboxes.local.transfer import Target, pull, push
+from pytest_benchflow.sandboxes.local.pipes import Collector, ProgramPipes, ReadPipe, WritePipe
 
 
 class LocalProcess:
@@ -94,7 +92,7 @@ class MachineConfig:
     """Name of a layer that lies directly on the host's directories."""
     write_dir: str | None = None
     """Name of a new directory inside `layers_dir` for what is written; None means memory."""
-    keeps: bool = False
+    is_layer: bool = False
     """Whether that directory outlives the machine, as a layer."""
     storage_mb: int | None = None
     memory_mb: int | None = None
@@ -144,6 +142,19 @@ class Command:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where files go in a sandbox, and whose they become."""
+
+    path: str
+    owner: str | None = None
+    """None is root; with `keep_owners` everything keeps the one it had."""
+    mode: int | None = None
+    is_file: bool = False
+    """The stream's only file becomes `path` itself, unless that is a directory."""
+    keep_owners: bool = False
+
+
 class Machine:
     """One running sandbox."""
 
@@ -151,7 +162,7 @@ class Machine:
         self._control = control
         self._group = group
         self._name = config.name
-        self._forgotten = "" if config.keeps else config.written
+        self._temporary_dir = "" if config.is_layer else config.written
         self._oom_kills = 0
         self._open: set[LocalProcess | Collector] = set()
 
@@ -160,7 +171,7 @@ class Machine:
         """Start a machine; nothing is left of it if that fails or is cancelled."""
         machine = cls(*launcher.spawn(config.message(), config.name, config.written), config)
         try:
-            await machine._control.started()
+            await machine._control.wait_started()
         except BaseException:
             await asyncio.shield(machine.stop())
             raise
@@ -181,18 +192,18 @@ class Machine:
         self._oom_kills = self.oom_kills
         try:
             await self._control.stop()
-            if self._forgotten:
-                await asyncio.shield(asyncio.to_thread(remove_tree, self._forgotten))
+            if self._temporary_dir:
+                await asyncio.shield(asyncio.to_thread(remove_tree, self._temporary_dir))
         finally:
             for item in list(self._open):
                 item.close()
 
     async def open(self, command: Command) -> LocalProcess:
         """Start a program with pipes; SandboxError says why it cannot be started."""
-        with Handover() as ends:
-            stdin, stdout, stderr = ends.to_program(), ends.from_program(), ends.from_program()
-            started = ends.from_program()
-            number, status = await self._control.request(command.message(keep=True), ends.theirs)
+        with ProgramPipes() as pipes:
+            stdin, stdout, stderr = pipes.to_program(), pipes.from_program(), pipes.from_program()
+            started = pipes.from_program()
+            number, status = await self._control.request(command.message(keep=True), pipes.program_ends)
         process = LocalProcess(
             self._control,
             number,
@@ -217,17 +228,17 @@ class Machine:
 
     async def run(self, command: Command, *, stdin: bytes = b"", timeout_sec: float | None = None) -> ExecResult:
         """Run a program to its end; on timeout or cancellation its whole process tree is killed."""
-        with Handover() as ends:
-            ends.content(stdin)
-            outputs = ends.from_program(), ends.from_program()
-            started = ends.from_program()
-            number, status = await self._control.request(command.message(), ends.theirs)
+        with ProgramPipes() as pipes:
+            pipes.content(stdin)
+            outputs = pipes.from_program(), pipes.from_program()
+            started = pipes.from_program()
+            number, status = await self._control.request(command.message(), pipes.program_ends)
         stdout, stderr = (self._collect(fd) for fd in outputs)
         try:
             async with asyncio.timeout(timeout_sec):
                 code = await asyncio.shield(status)
             await asyncio.wait([stdout.ended, stderr.ended], timeout=LINGER_SEC)
-            if code == NOT_STARTED and (reason := os.read(started, 4096)):
+            if code == wire.NOT_STARTED and (reason := os.read(started, 4096)):
                 raise self._not_started(command, reason)
         except BaseException as error:
             with contextlib.suppress(SandboxError):
@@ -245,11 +256,11 @@ class Machine:
 
     async def push(self, pack: Callable[[BinaryIO], None], target: Target) -> None:
         """Unpack the tar stream that `pack` writes, in a thread, at `target`."""
-        await push(self._control, pack, target)
+        await _push(self._control, pack, target)
 
     async def pull(self, unpack: Callable[[BinaryIO], None], source: str, *, directory: bool) -> None:
         """Give `unpack`, in a thread, the tar stream of a file or of a directory's content."""
-        await pull(self._control, unpack, source, directory=directory)
+        await _pull(self._control, unpack, source, directory=directory)
 
     async def snapshot(self, target: Path, *, privileged: bool) -> None:
         """Copy all that was written into an empty directory; programs stand still meanwhile."""
@@ -262,9 +273,9 @@ class Machine:
             await asyncio.shield(self._signal("resume"))
 
     async def _signal(self, operation: str) -> None:
-        with Handover() as ends:
-            reason = ends.from_program()
-            _, status = await self._control.request({"op": operation}, ends.theirs)
+        with ProgramPipes() as pipes:
+            reason = pipes.from_program()
+            _, status = await self._control.request({"op": operation}, pipes.program_ends)
         try:
             async with asyncio.timeout(HALT_TIMEOUT_SEC):
                 code = await asyncio.shield(status)
@@ -288,3 +299,67 @@ class Machine:
 def _short(command: Command) -> str:
     text = command.argv[-1].strip().partition("\n")[0]
     return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+async def _push(control: Control, pack: Callable[[BinaryIO], None], target: Target) -> None:
+    """Unpack the tar stream that `pack` writes at `target`."""
+    message: wire.Message = {"op": "extract", **asdict(target)}
+    with ProgramPipes() as pipes:
+        stream, errors = pipes.to_program(), pipes.from_program()
+        number, status = await control.request(message, pipes.program_ends)
+
+    def work() -> None:
+        # The receiver says better than a broken pipe what went wrong.
+        with contextlib.suppress(BrokenPipeError), open(stream, "wb") as file:
+            pack(file)
+
+    code, reason = await _transfer(control, number, status, errors, work)
+    if code != wire.DONE:
+        raise SandboxError(f"cannot write {target.path} in sandbox {control.name}: {reason}", retryable=False)
+
+
+async def _pull(control: Control, unpack: Callable[[BinaryIO], None], source: str, *, directory: bool) -> None:
+    """Give `unpack` the tar stream of the file or of the directory's content."""
+    message: wire.Message = {"op": "archive", "source": source, "directory": directory}
+    with ProgramPipes() as pipes:
+        stream, errors = pipes.from_program(), pipes.from_program()
+        number, status = await control.request(message, pipes.program_ends)
+    failure: list[Exception] = []
+
+    def work() -> None:
+        with open(stream, "rb") as file:
+            try:
+                unpack(file)
+            except Exception as error:
+                # The sender may know a better reason: an empty stream means a missing file, not a broken archive.
+                failure.append(error)
+
+    code, reason = await _transfer(control, number, status, errors, work)
+    kind = "directory" if directory else "file"
+    if code == wire.MISSING:
+        raise FileNotFoundError(f"no {kind} {source} in sandbox {control.name}")
+    if code == wire.WRONG_KIND:
+        raise FileNotFoundError(f"{source} in sandbox {control.name} is not a {kind}")
+    if failure and not reason:
+        raise failure[0]
+    if code != wire.DONE:
+        raise SandboxError(f"cannot read {source} in sandbox {control.name}: {reason}", retryable=False)
+
+
+async def _transfer(
+    control: Control, number: int, status: asyncio.Future[int], errors: int, work: Callable[[], None]
+) -> tuple[int, str]:
+    """Do the host's part in a thread; return the exit status and the reason of the part inside."""
+    thread = asyncio.create_task(asyncio.to_thread(work))
+    try:
+        await asyncio.shield(thread)
+        code = await asyncio.shield(status)
+        return code, os.read(errors, 4096).decode(errors="replace")
+    except BaseException:
+        # Once the other end is dead, the thread finds its pipe closed and ends too.
+        with contextlib.suppress(SandboxError):
+            await asyncio.shield(control.kill(number, status))
+        await asyncio.wait([thread], timeout=5.0)
+        raise
+    finally:
+        os.close(errors)

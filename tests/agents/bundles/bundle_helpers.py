@@ -67,7 +67,7 @@ class FakeNpm:
 
 
 def is_alive(pid: int) -> bool:
-    """Say whether a process runs; a zombie does not."""
+    """Return whether a process runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:

@@ -41,7 +41,7 @@ class HostView:
     """The directories in which something could have been private, and when each was last changed."""
 
     def is_current(self) -> bool:
-        """Say whether nothing new that might be private has come since: a run may take days."""
+        """Return whether nothing new that might be private has come since: a run may take days."""
         return all(_changed(path) == changed for path, changed in self.looked_into)
 
     def seen_by(self, *, privileged: bool) -> list[Area]:
@@ -49,7 +49,7 @@ class HostView:
         return [area for area in self.areas if privileged or area.path != "var/lib/apt"]
 
 
-def look() -> HostView:
+def detect() -> HostView:
     """Examine the host once."""
     mounts = _mount_points()
     areas = []

@@ -11,10 +11,11 @@ import os
 import select
 import signal
 import socket
+from _signal import SIG_DFL, SIGCHLD, signal as set_handler  # type: ignore[import-not-found]
 from collections.abc import Callable
 from typing import NoReturn
 
-from . import devices, hostview, programs, rootfs, security, signals, transfer, wire
+from . import devices, hostview, programs, rootfs, security, transfer, wire
 from .hostview import HostView
 
 _READY = wire.encode({"event": "ready"})
@@ -52,12 +53,22 @@ def _build(control: socket.socket, host: HostView) -> NoReturn:
             socket.sethostname(config["hostname"])
             if not config["network"]:
                 devices.raise_loopback()
-            written = rootfs.enter(config, host if host.is_current() else hostview.look())
+            written = rootfs.enter(config, host if host.is_current() else hostview.detect())
             wire.send(control, {"event": "built"}, (written,))
             os._exit(0)
     except BaseException as error:
         wire.send_failure(control, error)
     os._exit(1)
+
+
+def reset_child_signal() -> None:
+    """Let children wait to be reaped."""
+    # Not with the `signal` module: its enums are many objects whose memory would be copied for every sandbox.
+    set_handler(SIGCHLD, SIG_DFL)
+
+
+def _ignore_signal(*_: object) -> None:
+    """Do nothing: a handler is what makes a signal interrupt waiting calls and write to the wakeup descriptor."""
 
 
 class _Init:
@@ -78,7 +89,7 @@ class _Init:
             os.set_blocking(fd, False)
         os.set_blocking(self._wake_write, False)
         signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
-        signals.wake()
+        set_handler(SIGCHLD, _ignore_signal)
         poll = select.poll()
         poll.register(self._control, select.POLLIN)
         poll.register(self._wake_read, select.POLLIN)
@@ -118,7 +129,7 @@ class _Init:
             self._children[self._fork(work)] = number
         except OSError as error:
             # A sandbox full of processes must not take its init down.
-            self._report(number, programs.refuse(fds, error))
+            self._report(number, programs.report_start_failure(fds, error))
 
     def _kill(self, number: int, target: int) -> None:
         supervisor = next((pid for pid, owner in self._children.items() if owner == target), None)
@@ -137,7 +148,7 @@ class _Init:
         status = 1
         try:
             signal.set_wakeup_fd(-1)
-            signals.default()
+            reset_child_signal()
             # Only init may hold the socket: whoever else did would keep a dead runner's sandbox alive.
             self._control.close()
             status = work()

@@ -43,7 +43,7 @@ class User:
         os.setuid(self.uid)
 
 
-def resolve(user: str | int | None) -> User:
+def resolve_user(user: str | int | None) -> User:
     """Find a user by name, number, or `user:group`; None is root."""
     wanted, _, group = str(0 if user is None else user).partition(":")
     found = next((row for row in _rows("/etc/passwd", 7) if wanted in (row[0], row[2])), None)
@@ -161,8 +161,6 @@ def _signal(pid: int, number: signal.Signals) -> None:
         return
 
 
-#: What a shell reports for a command it cannot start.
-NOT_STARTED = 127
 #: Request number and exit status of a program whose supervisor stays.
 REPORT = struct.Struct("ii")
 _CLOSE_UP_TO = 4096
@@ -176,7 +174,7 @@ def supervise(message: wire.Message, fds: list[int], reports: int, proc: int) ->
     try:
         program = os.fork()
     except OSError as error:
-        return refuse(fds, error)
+        return report_start_failure(fds, error)
     if program == 0:
         _become(message, proc, *fds)
     # Holding the program's pipes here would hide that it closed them.
@@ -193,10 +191,10 @@ def supervise(message: wire.Message, fds: list[int], reports: int, proc: int) ->
     return exit_status(status)
 
 
-def refuse(fds: list[int], error: OSError) -> int:
+def report_start_failure(fds: list[int], error: OSError) -> int:
     """Write to the last descriptor, where the runner looks for a reason, that no process could be started."""
     os.write(fds[-1], f"no further process can start in the sandbox: {error.strerror}".encode())
-    return NOT_STARTED
+    return wire.NOT_STARTED
 
 
 def _has_children() -> bool:
@@ -219,7 +217,7 @@ def _become(message: wire.Message, proc: int, stdin: int, stdout: int, stderr: i
     """Turn into the program; `started` closes by itself on success and carries the reason otherwise."""
     try:
         os.setsid()
-        user = resolve(message["user"])
+        user = resolve_user(message["user"])
         env = {"HOME": user.home, "USER": user.name, "LOGNAME": user.name, **message["env"]}
         for source, target in ((stdin, 0), (stdout, 1), (stdout if message["merge"] else stderr, 2)):
             os.dup2(source, target)
@@ -245,4 +243,4 @@ def _become(message: wire.Message, proc: int, stdin: int, stdout: int, stderr: i
             raise StartError(error.strerror or str(error)) from None
     except BaseException as error:
         os.write(started, (str(error) or repr(error)).encode(errors="replace")[:4096])
-        os._exit(NOT_STARTED)
+        os._exit(wire.NOT_STARTED)

@@ -21,8 +21,6 @@ try:
 except ImportError:  # an interpreter built without one of them cannot unpack that kind
     pass
 
-#: Exit statuses the runner tells apart; anything else is a failure with its reason on the error pipe.
-DONE, FAILED, MISSING, WRONG_KIND = 0, 1, 3, 4
 _CHUNK = 1 << 18
 
 
@@ -42,7 +40,7 @@ def extract(message: wire.Message, fds: list[int]) -> int:
             _unpack(tar, path, name, None if message["keep_owners"] else owner, message["mode"])
     except BaseException as error:
         return _fail(error, errors)
-    return DONE
+    return wire.DONE
 
 
 def _fail(error: BaseException, errors: int) -> int:
@@ -50,13 +48,13 @@ def _fail(error: BaseException, errors: int) -> int:
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.strerror}: {error.filename}" if error.filename else error.strerror
     os.write(errors, text.encode(errors="replace")[:4096])
-    return FAILED
+    return wire.FAILED
 
 
 def _owner(owner: str | None) -> tuple[int, int]:
     if owner is None:
         return 0, 0
-    user = programs.resolve(f"0{owner}" if owner.startswith(":") else owner)
+    user = programs.resolve_user(f"0{owner}" if owner.startswith(":") else owner)
     # `COPY --chown=1000` without a group means the group of the same number.
     gid = user.gid if ":" in owner or not owner.isdigit() else int(owner)
     return user.uid, gid
@@ -143,7 +141,7 @@ def archive(message: wire.Message, fds: list[int]) -> int:
     try:
         status = os.stat(source)
         if stat.S_ISDIR(status.st_mode) != wants_directory or not (wants_directory or stat.S_ISREG(status.st_mode)):
-            return WRONG_KIND
+            return wire.WRONG_KIND
         with open(target, "wb", closefd=False) as stream, tarfile.open(fileobj=stream, mode="w|") as tar:
             if wants_directory:
                 for path, name in _walk(source):
@@ -151,14 +149,14 @@ def archive(message: wire.Message, fds: list[int]) -> int:
             else:
                 _add(tar, os.path.realpath(source), os.path.basename(source))
     except BrokenPipeError:
-        return FAILED
+        return wire.FAILED
     except BaseException as error:
-        return MISSING if _leads_nowhere(error) else _fail(error, errors)
-    return DONE
+        return wire.MISSING if _leads_nowhere(error) else _fail(error, errors)
+    return wire.DONE
 
 
 def _leads_nowhere(error: BaseException) -> bool:
-    """Say whether nothing can be at a path, be it for links in a ring or for its length."""
+    """Return whether nothing can be at a path, be it for links in a ring or for its length."""
     nowhere = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
     return isinstance(error, OSError) and error.errno in nowhere
 
@@ -182,7 +180,7 @@ def _walk(top: str, prefix: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _add(tar: tarfile.TarFile, path: str, name: str) -> None:
-    """Add one entry; what is no file, directory or link stays behind, as does what vanished or lies too deep."""
+    """Add one entry; anything but files, directories and links is left out, as is what vanished or lies too deep."""
     try:
         status = os.lstat(path)
         info = tarfile.TarInfo(name)

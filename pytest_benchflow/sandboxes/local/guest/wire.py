@@ -19,6 +19,11 @@ _RIGHTS = (socket.SOL_SOCKET, socket.SCM_RIGHTS)
 
 Message = dict[str, Any]
 
+#: Exit status of a program that could not be started, as a shell reports it; the reason is on the error pipe.
+NOT_STARTED = 127
+#: Exit statuses of a transfer; with FAILED the reason is on the error pipe.
+DONE, FAILED, MISSING, WRONG_KIND = 0, 1, 3, 4
+
 #: What the zygote must know of a sandbox before it forks one.
 PRIVILEGED, NETWORK = b"p", b"n"
 

@@ -19,7 +19,7 @@ from typing import NoReturn
 
 from pytest_benchflow.core.removal import remove_tree
 
-from . import hostview, init, libc, security, signals, wire
+from . import hostview, init, libc, security, wire
 
 #: How long a killed runner's sandboxes may take to end before what they leave is left to the next runner.
 _PATIENCE_SEC = 10.0
@@ -34,7 +34,7 @@ def main(descriptor: int) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     libc.prctl(libc.PR_SET_CHILD_SUBREAPER, 1)
     runner = socket.socket(fileno=descriptor)
-    host = hostview.look()
+    host = hostview.detect()
     rights = {privileged: security.Privileges(privileged=privileged) for privileged in (False, True)}
     # Objects that no collection ever touches keep their memory pages shared with every fork.
     gc.collect()
@@ -81,7 +81,7 @@ def _spawn(
 ) -> NoReturn:
     """Enter the namespaces, fork PID 1 of the sandbox there and leave."""
     try:
-        signals.default()
+        init.reset_child_signal()
         # Before the namespaces: a cgroup namespace begins at the group that its maker is in.
         entered = [path for path in groups if _enter_group(path)]
         privileged = wire.PRIVILEGED in flags
