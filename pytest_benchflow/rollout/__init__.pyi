@@ -1,5 +1,6 @@
 from .checks import (
     refuse_unsupported as refuse_unsupported,
+    require_variables as require_variables,
 )
 from .config import (
     RolloutConfig as RolloutConfig,
@@ -43,9 +44,6 @@ from .settings import (
 )
 from .setup import (
     agent_spec as agent_spec,
-)
-from .step_run import (
-    demand_variables as demand_variables,
 )
 from .trajectory import (
     utc_now as utc_now,

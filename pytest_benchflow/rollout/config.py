@@ -1,4 +1,4 @@
-"""The configuration of one rollout: its settings, its task, and where its results go."""
+"""The configuration of one rollout: its settings, its task, where its results go; and the time limits it means."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ from pytest_benchflow.core.settings import Limit, Number, complete, settings_of
 from pytest_benchflow.rollout.settings import PreAgentHook, RolloutSettings, RunSettings
 
 if TYPE_CHECKING:
-    from pytest_benchflow.rollout.scenes import Scene
+    from pytest_benchflow.rollout.scenes import Role, Scene
+    from pytest_benchflow.tasks import EnvironmentConfig, Task, TaskStep
 
 _LONGEST_TASK_NAME = 64
+UNLIMITED_AGENT_SEC = 24 * 3600.0
+_MARGIN_SEC = 1800.0
 
 complete(RolloutSettings)
 complete(RunSettings)
@@ -165,3 +168,41 @@ def _public_scene(scene: Scene) -> dict[str, object]:
     ]
     turns = [{"role": turn.role, "prompt": turn.prompt} for turn in scene.turns]
     return {"name": scene.name, "roles": roles, "turns": turns, "outbox": scene.outbox}
+
+
+def agent_limit(step: TaskStep, config: RolloutConfig) -> float | None:
+    """Return the seconds the agent has in a step, None for no limit."""
+    limit = step.agent_timeout_sec if config.timeout is None else config.timeout
+    return None if limit is None else limit * config.timeout_multiplier
+
+
+def prompt_limit(role: Role, task: Task, step: TaskStep, config: RolloutConfig) -> float | None:
+    """Return the seconds one prompt to a role may take: its own, the solution's for the oracle, else the agent's."""
+    own = role.timeout_sec
+    if own is None and config.timeout is None and role.agent == "oracle":
+        own = task.config.solution.timeout_sec
+    return agent_limit(step, config) if own is None else own * config.timeout_multiplier
+
+
+def verifier_limit(step: TaskStep, config: RolloutConfig) -> float:
+    """Return the seconds the verifier has."""
+    return step.verifier.timeout_sec * config.timeout_multiplier
+
+
+def hard_deadline(task: Task, config: RolloutConfig, scenes: Sequence[Scene], rounds: int | None) -> float:
+    """Return the seconds after which a rollout is stopped as a whole; `rounds` is how many a user may have, if any."""
+    total = _start_limit(task.config.environment, config) + config.sandbox_setup_timeout + _MARGIN_SEC
+    roles = [scene.role(turn.role) for scene in scenes for turn in scene.effective_turns]
+    for step in task.steps:
+        verify = verifier_limit(step, config)
+        prompts = [prompt_limit(role, task, step, config) or UNLIMITED_AGENT_SEC for role in roles]
+        total += verify + (sum(prompts) if rounds is None else rounds * (max(prompts) + verify))
+        total += sum(hook.timeout_sec for hook in step.verifier.collect)
+        if step.verifier.mode == "separate":
+            total += _start_limit(step.verifier.environment or task.config.environment, config)
+    return total
+
+
+def _start_limit(environment: EnvironmentConfig, config: RolloutConfig) -> float:
+    setup = sum(command.timeout_sec for command in environment.setup_commands)
+    return environment.build_timeout_sec * config.timeout_multiplier + setup

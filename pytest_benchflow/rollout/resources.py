@@ -6,18 +6,18 @@ import asyncio
 import os
 import tempfile
 from collections.abc import Awaitable
-from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_benchflow.agents import AgentRegistry
-from pytest_benchflow.rollout.build_overrides import make_context
+from pytest_benchflow.rollout.setup import make_context
 from pytest_benchflow.sandboxes import CONTEXT_PREFIX, SandboxRegistry
-from pytest_benchflow.services import ServiceRegistry
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout.config import RolloutConfig
     from pytest_benchflow.sandboxes import Backend
+    from pytest_benchflow.services import ServiceRegistry
     from pytest_benchflow.tasks import Task
 
 
@@ -29,11 +29,18 @@ class Resources:
     ) -> None:
         self.agents = agents
         self.sandboxes = sandboxes
-        self.services = services or ServiceRegistry()
+        self._services = services
         self._backends: dict[str, asyncio.Task[Backend]] = {}
         self._digests: dict[str, str] = {}
         self._contexts: dict[tuple[Path, str | None, Path | None], asyncio.Task[Path]] = {}
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
+
+    @cached_property
+    def services(self) -> ServiceRegistry:
+        """The services that configurations can name."""
+        from pytest_benchflow.services import ServiceRegistry
+
+        return ServiceRegistry() if self._services is None else self._services
 
     @classmethod
     def of_this_machine(cls) -> Resources:
@@ -56,11 +63,11 @@ class Resources:
             self._digests[key] = await asyncio.to_thread(task.digest)
         return self._digests[key]
 
-    async def prepared(self, task: Task, config: RolloutConfig) -> Task:
-        """Return the task with the build context that the configuration asks for, made once per run."""
+    async def build_context(self, task: Task, config: RolloutConfig) -> Path | None:
+        """Return the build context of a task: its own, or the copy that the configuration asks for."""
         directory, base, root = task.environment_dir, config.base_image_override, config.context_root
         if directory is None or (base is None and root is None) or not (directory / "Dockerfile").is_file():
-            return task
+            return directory
         key = (directory, base, root)
         if key not in self._contexts:
             if self._scratch is None:
@@ -68,7 +75,7 @@ class Resources:
             target = Path(self._scratch.name) / str(len(self._contexts)) / directory.name
             making = asyncio.to_thread(make_context, directory, target, base_image=base, root=root)
             self._contexts[key] = asyncio.ensure_future(_then(making, target))
-        return replace(task, environment_dir=await asyncio.shield(self._contexts[key]))
+        return await asyncio.shield(self._contexts[key])
 
     async def aclose(self) -> None:
         """End every backend and remove what was made for them."""

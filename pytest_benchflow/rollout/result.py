@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -132,3 +134,19 @@ class RolloutResult(_Record):
         if self.error is not None or self.reward is None:
             return "error"
         return "passed" if self.passed else "failed"
+
+
+def reaches_minimum(rewards: Mapping[str, float], minimum: float | Mapping[str, float] | None) -> bool:
+    """Return whether the rewards of a step are enough to go on; a missing key never is."""
+    if minimum is None:
+        return True
+    minimums = minimum if isinstance(minimum, Mapping) else {"reward": minimum}
+    return all(rewards.get(key, -math.inf) >= least for key, least in minimums.items())
+
+
+def combine_steps(steps: Sequence[Mapping[str, float]], strategy: Literal["mean", "final"] | None) -> dict[str, float]:
+    """Return the rewards of the whole task: per key the mean over the steps that ran, or those of the last one."""
+    if strategy == "final":
+        return dict(steps[-1])
+    keys = dict.fromkeys(key for rewards in steps for key in rewards)
+    return {key: math.fsum(rewards.get(key, 0.0) for rewards in steps) / len(steps) for key in keys}

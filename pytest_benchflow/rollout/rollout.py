@@ -9,13 +9,19 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pytest_benchflow.agents import Agent, AgentRegistry, Session
 from pytest_benchflow.core.errors import BenchflowError, CannotRunHere, Category, UsageError
-from pytest_benchflow.rollout.checks import refuse_document_user, refuse_unsupported, unheeded_notes
-from pytest_benchflow.rollout.config import RolloutConfig
-from pytest_benchflow.rollout.limits import combine, hard_deadline, reaches
+from pytest_benchflow.rollout.checks import (
+    configured_secrets,
+    ignored_key_notes,
+    override_notes,
+    refuse_document_user,
+    refuse_unsupported,
+    require_variables,
+)
+from pytest_benchflow.rollout.config import RolloutConfig, hard_deadline
 from pytest_benchflow.rollout.outbox import Letters
 from pytest_benchflow.rollout.recorder import (
     STOP_TIMEOUT_SEC,
@@ -28,7 +34,7 @@ from pytest_benchflow.rollout.recorder import (
     write_sandbox_facts,
 )
 from pytest_benchflow.rollout.resources import Resources
-from pytest_benchflow.rollout.result import RolloutResult, StepResult
+from pytest_benchflow.rollout.result import RolloutResult, StepResult, combine_steps, reaches_minimum
 from pytest_benchflow.rollout.roles import RoleAgents
 from pytest_benchflow.rollout.scenes import (
     PlannedTurn,
@@ -40,21 +46,11 @@ from pytest_benchflow.rollout.scenes import (
     session_key,
 )
 from pytest_benchflow.rollout.sessions import AgentSessions, Executed, may_go_on
-from pytest_benchflow.rollout.setup import (
-    agent_spec,
-    check_services,
-    override_notes,
-    put_uploads,
-    run_hooks,
-    run_setup_commands,
-    secrets_handed_out,
-    wait_until_healthy,
-)
-from pytest_benchflow.rollout.step_run import StepRun, demand_variables
+from pytest_benchflow.rollout.setup import agent_spec, prepare_environment
+from pytest_benchflow.rollout.step_run import StepRun
 from pytest_benchflow.rollout.trajectory import write_json
 from pytest_benchflow.rollout.user_loop import SoftVerification, UserLoop, softly_verified
 from pytest_benchflow.sandboxes import SandboxRegistry
-from pytest_benchflow.services import start_services
 from pytest_benchflow.tasks import load_task
 
 if TYPE_CHECKING:
@@ -76,8 +72,8 @@ class Rollout:
         *,
         on_phase: Callable[[Rollout, str], None] | None = None,
     ) -> None:
-        self.config = config
-        self.task = task
+        self.config: Final = config
+        self.task: Final = task
         self.recorder = Recorder(config, task)
         self._resources = resources
         self._on_phase = on_phase
@@ -86,7 +82,7 @@ class Rollout:
         self._role_agents = RoleAgents(config, resources.agents, task)
         self.agent: Agent = resources.agents.get(self._first_role.agent)
         self.recorder.agent, self.recorder.model = self.agent.name, self._first_role.model
-        self._services = resources.services.all_of(config.services)
+        self._services = resources.services.all_of(config.services) if config.services else []
         self._work: StepRun | None = None
         self._sessions: AgentSessions | None = None
         self._n_soft = 0
@@ -146,13 +142,13 @@ class Rollout:
             plan_turns(self._scenes, base_prompt="")
             self._role_agents.require(role for scene in self._scenes for role in scene.roles)
             self.recorder.redactor.add(
-                self._role_agents.secrets | secrets_handed_out(self.task, self.config, os.environ)
+                self._role_agents.secrets | configured_secrets(self.task, self.config, os.environ)
             )
             backend = await self._resources.backend(self.config.sandbox)
             self.recorder.sandbox = backend.name
             refuse_unsupported(self.task, backend, self._role_agents.agents)
             refuse_document_user(self.task, self.config)
-            demand_variables(self.task)
+            require_variables(self.task)
             directory = self.recorder.make_directory(self.config.jobs_dir / (self.config.job_name or ""))
             self.recorder.digest = await self._resources.digest(self.task)
             facts = {
@@ -162,29 +158,23 @@ class Rollout:
             }
             write_json(directory / "config.json", {**facts, **self.config.public(), "sandbox": backend.name})
             self.recorder.notes += [*override_notes(self.task, self.config, backend), *self._role_agents.notes]
-            self.recorder.notes += unheeded_notes(self.task, self._role_agents.agents)
-            self.task = await self._resources.prepared(self.task, self.config)
+            self.recorder.notes += ignored_key_notes(self.task, self._role_agents.agents)
+            build_dir = await self._resources.build_context(self.task, self.config)
             mounts = await self._role_agents.prepare_on_host(directory / "agent")
-            sandbox = backend.create(agent_spec(self.task, self.config, self.recorder.name, mounts))
-            self._work = StepRun(self.config, self.task, self.task.steps[0], self.recorder, backend, sandbox)
+            spec = agent_spec(self.task, self.config, self.recorder.name, build_dir=build_dir, mounts=mounts)
+            self._work = StepRun(
+                self.config, self.task, self.task.steps[0], self.recorder, backend, build_dir, backend.create(spec)
+            )
 
     async def start(self) -> None:
         """Start the sandbox and bring it to where an agent can begin."""
         work = self._step()
-        environment = self.task.config.environment
         with self._phase("start"):
             await work.sandbox.start()
             self._started = True
             self.recorder.notes += work.sandbox.notes
             write_sandbox_facts(self.recorder, work.sandbox)
-            check_services(work.sandbox, self.task)
-            await put_uploads(work.sandbox, self.config.uploads)
-            where = f"{self.task.file}: [environment.setup_commands.env]"
-            await run_setup_commands(work.sandbox, environment.setup_commands, where)
-            await start_services(work.sandbox, self._services)
-            await run_hooks(work.sandbox, self.config)
-            if environment.healthcheck is not None:
-                await wait_until_healthy(work.sandbox, environment.healthcheck)
+            await prepare_environment(work.sandbox, self.task, self.config, self._services)
             await work.prepare()
 
     async def install_agent(self) -> None:
@@ -306,10 +296,10 @@ class Rollout:
                 self.recorder.steps.append(
                     StepResult(name=step.name, rewards=rewards[-1], agent_outcome=self.recorder.outcome)
                 )
-            if not reaches(rewards[-1], step.min_reward):
+            if not reaches_minimum(rewards[-1], step.min_reward):
                 break
         if len(self.task.steps) > 1 and rewards:
-            self.recorder.rewards = combine(rewards, self.task.config.multi_step_reward_strategy)
+            self.recorder.rewards = combine_steps(rewards, self.task.config.multi_step_reward_strategy)
 
     async def _enter(self, step: TaskStep) -> None:
         """Go on to a step; the first one was prepared when the sandbox started."""

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from pytest_benchflow.agents import AgentContext, AgentOutcome, PromptResult, Session
 from pytest_benchflow.core.errors import SandboxError, UsageError
 from pytest_benchflow.core.types import Event
-from pytest_benchflow.rollout.limits import prompt_limit
-from pytest_benchflow.rollout.sandbox_user import (
+from pytest_benchflow.rollout.config import prompt_limit
+from pytest_benchflow.rollout.setup import (
     SandboxUser,
     create_reader,
     create_user,

@@ -12,8 +12,8 @@ from pytest_benchflow.agents import AgentOutcome
 from pytest_benchflow.configfile import resolve_env
 from pytest_benchflow.core.errors import BenchflowError, SandboxError, VerifierError
 from pytest_benchflow.rollout.artifacts import Kept, keep_artifacts, place_artifacts
-from pytest_benchflow.rollout.limits import UNLIMITED_AGENT_SEC, agent_limit, verifier_limit
-from pytest_benchflow.rollout.setup import must, run_setup_commands, verifier_spec, wait_until_healthy
+from pytest_benchflow.rollout.config import UNLIMITED_AGENT_SEC, agent_limit, verifier_limit
+from pytest_benchflow.rollout.setup import run_command, run_setup_commands, verifier_spec, wait_until_healthy
 from pytest_benchflow.rollout.trajectory import write_text
 from pytest_benchflow.sandboxes import MAIN, empty_dirs_script, exec_checked, service_of, stop_main
 from pytest_benchflow.verify import Verification, Verifier, output_tail
@@ -41,20 +41,6 @@ def verifier_env(task: Task, step: TaskStep, config: RolloutConfig) -> dict[str,
     return {**resolved, **config.verifier_env}
 
 
-def demand_variables(task: Task) -> None:
-    """Refuse a task that wants variables which the runner does not have."""
-    environment = task.config.environment
-    tables = [("environment.env", environment.env)]
-    tables += [("environment.setup_commands.env", command.env) for command in environment.setup_commands]
-    for verifier in (step.verifier for step in task.steps):
-        tables.append(("verifier.env", verifier.env))
-        if (own := verifier.environment) is not None:
-            tables.append(("verifier.environment.env", own.env))
-            tables += [("verifier.environment.setup_commands.env", command.env) for command in own.setup_commands]
-    for name, table in tables:
-        resolve_env(table, os.environ, f"{task.file}: [{name}]")
-
-
 @dataclass(slots=True)
 class StepRun:
     """The work on one step; all steps of a task share the agent's sandbox."""
@@ -64,6 +50,7 @@ class StepRun:
     step: TaskStep
     recorder: Recorder
     backend: Backend
+    build_dir: Path | None
     sandbox: Sandbox
     _verifier_sandbox: Sandbox | None = field(default=None, init=False)
     _taken_out: TaskStep | None = field(default=None, init=False)
@@ -88,7 +75,7 @@ class StepRun:
         if step.workdir_dir is not None:
             await sandbox.upload_dir(step.workdir_dir, sandbox.workdir)
             if (step.workdir_dir / "setup.sh").exists():
-                await must(sandbox, "bash setup.sh", agent_limit(step, self.config) or UNLIMITED_AGENT_SEC)
+                await run_command(sandbox, "bash setup.sh", agent_limit(step, self.config) or UNLIMITED_AGENT_SEC)
         if step.healthcheck is not None:
             await wait_until_healthy(sandbox, step.healthcheck)
 
@@ -161,7 +148,7 @@ class StepRun:
             where = "" if hook.service == MAIN else f" in {hook.service}"
             try:
                 service = service_of(self.sandbox, hook.service)
-                await must(service, hook.command, hook.timeout_sec, user=hook.user)
+                await run_command(service, hook.command, hook.timeout_sec, user=hook.user)
             except BenchflowError as error:
                 self.recorder.notes.append(f"collect hook{where}: {error}")
 
@@ -174,7 +161,8 @@ class StepRun:
 
     async def _fresh_sandbox(self, kept: list[Kept]) -> Sandbox:
         """Start a sandbox for the verifier alone, with nothing of the agent's in it but the artifacts."""
-        spec = verifier_spec(self.task, self.step, self.config, f"{self.recorder.name}-verifier")
+        name = f"{self.recorder.name}-verifier"
+        spec = verifier_spec(self.task, self.step, self.config, name, build_dir=self.build_dir)
         if self.is_last and self.config.keep_sandbox == "never":
             await self.sandbox.stop()
         else:
