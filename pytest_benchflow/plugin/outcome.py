@@ -23,9 +23,9 @@ class Verdict:
 
 def judge(result: RolloutResult, *, must_fail: bool = False) -> Verdict:
     """Decide the outcome of an item; with `must_fail` (the nop agent in a self-test) passing is the failure."""
-    if result.skipped is not None:
-        return Verdict("skipped", result.skipped)
-    if result.error is not None or result.reward is None:
+    if result.status == "skipped":
+        return Verdict("skipped", result.skipped or "")
+    if result.status == "error":
         return Verdict("error", error_text(result))
     if result.passed and must_fail:
         said = f"{result.agent} passed: the verifier gives {result.reward:.2f} to an agent that did nothing"

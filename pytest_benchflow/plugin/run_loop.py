@@ -153,7 +153,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 def require_reward(result: RolloutResult) -> None:
     """Skip or error a rollout that gave no reward; the call phase is for rewards only."""
-    if result.skipped is not None:
-        pytest.skip(result.skipped)
-    if result.error is not None or result.reward is None:
+    if result.status == "skipped":
+        pytest.skip(result.skipped or "")
+    if result.status == "error":
         pytest.fail(error_text(result), pytrace=False)

@@ -18,6 +18,10 @@ from .files.model import (
 from .files.schema import (
     rollout_schema as rollout_schema,
 )
+from .recorder import (
+    utc_now as utc_now,
+    write_json as write_json,
+)
 from .resources import (
     Resources as Resources,
 )
@@ -44,10 +48,6 @@ from .settings import (
 )
 from .setup import (
     agent_spec as agent_spec,
-)
-from .trajectory import (
-    utc_now as utc_now,
-    write_json as write_json,
 )
 from .users import (
     BaseUser as BaseUser,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pytest_benchflow.core.errors import BenchflowError
-from pytest_benchflow.rollout.trajectory import write_json
+from pytest_benchflow.rollout.recorder import write_json
 from pytest_benchflow.sandboxes import MAIN, empty_dirs_script, exec_checked, service_of
 
 if TYPE_CHECKING:

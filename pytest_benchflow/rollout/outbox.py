@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from pytest_benchflow.sandboxes import Sandbox
 
 
-class Letters:
-    """Does nothing for scenes that did not ask for an outbox."""
+class Outbox:
+    """The messages between the roles of a rollout; scenes without an outbox are left as they are."""
 
     def __init__(self, sandbox: Sandbox, recorder: Recorder) -> None:
         self._sandbox = sandbox
-        self._record = recorder
+        self._recorder = recorder
         self._mailbox = Mailbox()
         self._scene: int | None = None
 
@@ -49,9 +49,9 @@ class Letters:
             roles=[role.name for role in turn.scene.roles],
         )
         self._mailbox.add(messages)
-        self._record.notes += problems
+        self._recorder.notes += problems
         for message in messages:
-            self._record.append_line("scene_messages.jsonl", json.dumps(asdict(message), ensure_ascii=False))
+            self._recorder.append_line("scene_messages.jsonl", asdict(message))
 
 
 OUTBOX = "/app/.outbox"

@@ -22,20 +22,9 @@ from pytest_benchflow.rollout.checks import (
     require_variables,
 )
 from pytest_benchflow.rollout.config import RolloutConfig, hard_deadline
-from pytest_benchflow.rollout.outbox import Letters
-from pytest_benchflow.rollout.recorder import (
-    STOP_TIMEOUT_SEC,
-    Recorder,
-    describe,
-    end_sandbox,
-    mask_secrets,
-    recover,
-    write_result,
-    write_sandbox_facts,
-)
+from pytest_benchflow.rollout.recorder import Recorder, write_json
 from pytest_benchflow.rollout.resources import Resources
-from pytest_benchflow.rollout.result import RolloutResult, StepResult, combine_steps, reaches_minimum
-from pytest_benchflow.rollout.roles import RoleAgents
+from pytest_benchflow.rollout.result import RolloutResult, reaches_minimum
 from pytest_benchflow.rollout.scenes import (
     PlannedTurn,
     Role,
@@ -45,15 +34,16 @@ from pytest_benchflow.rollout.scenes import (
     plan_turns,
     session_key,
 )
-from pytest_benchflow.rollout.sessions import AgentSessions, Executed, may_go_on
-from pytest_benchflow.rollout.setup import agent_spec, prepare_environment
-from pytest_benchflow.rollout.step_run import StepRun
-from pytest_benchflow.rollout.trajectory import write_json
-from pytest_benchflow.rollout.user_loop import SoftVerification, UserLoop, softly_verified
+from pytest_benchflow.rollout.sessions import AgentSessions, Executed, RoleAgents, can_continue
+from pytest_benchflow.rollout.setup import STOP_TIMEOUT_SEC, agent_spec, prepare_environment, prepare_step, stop_sandbox
+from pytest_benchflow.rollout.step_run import SoftVerification, StepRun
 from pytest_benchflow.sandboxes import SandboxRegistry
 from pytest_benchflow.tasks import load_task
 
 if TYPE_CHECKING:
+    from pytest_benchflow.core.types import Json
+    from pytest_benchflow.rollout.outbox import Outbox
+    from pytest_benchflow.rollout.user_loop import UserLoop
     from pytest_benchflow.sandboxes import Sandbox
     from pytest_benchflow.tasks import Task, TaskStep
 
@@ -74,14 +64,13 @@ class Rollout:
     ) -> None:
         self.config: Final = config
         self.task: Final = task
-        self.recorder = Recorder(config, task)
         self._resources = resources
         self._on_phase = on_phase
         self._scenes = _scenes_of(config, task)
-        self._user_loop = UserLoop.of(config, self._scenes)
+        self._user_loop = _user_loop(config, self._scenes)
         self._role_agents = RoleAgents(config, resources.agents, task)
         self.agent: Agent = resources.agents.get(self._first_role.agent)
-        self.recorder.agent, self.recorder.model = self.agent.name, self._first_role.model
+        self.recorder = Recorder(config, task, agent=self.agent.name, model=self._first_role.model)
         self._services = resources.services.all_of(config.services) if config.services else []
         self._work: StepRun | None = None
         self._sessions: AgentSessions | None = None
@@ -173,9 +162,9 @@ class Rollout:
             await work.sandbox.start()
             self._started = True
             self.recorder.notes += work.sandbox.notes
-            write_sandbox_facts(self.recorder, work.sandbox)
+            self.recorder.write_sandbox(work.sandbox)
             await prepare_environment(work.sandbox, self.task, self.config, self._services)
-            await work.prepare()
+            await prepare_step(work.sandbox, work.step, self.config)
 
     async def install_agent(self) -> None:
         """Make the agents ready in the sandbox."""
@@ -216,7 +205,7 @@ class Rollout:
         with self._phase("execute"):
             for text in texts:
                 results.append(await sessions.prompt(self._step().step.instruction if text is None else text))
-                if not may_go_on(results[-1]):
+                if not can_continue(results[-1]):
                     break
         return Executed(tuple(results), self.recorder.events(since))
 
@@ -230,10 +219,9 @@ class Rollout:
         sessions = self._agents_ready()
         await sessions.end()
         with self._phase("verify"):
-            verified = await self._step().verify()
-        self.recorder.checks = verified.checks
-        self.recorder.rewards = verified.rewards
-        return verified.rewards
+            verification = await self._step().verify()
+        self.recorder.add_verification(self._step().step, verification)
+        return verification.rewards
 
     async def soft_verify(self) -> tuple[dict[str, float] | None, str | None, str | None]:
         """Run the hidden tests without ending the rollout; return rewards, the verifier's output and its error."""
@@ -246,7 +234,7 @@ class Rollout:
         await sessions.end()
         with self._phase("soft_verify"):
             self._n_soft += 1
-            return await softly_verified(self._step(), self._step().output / "rounds" / str(self._n_soft))
+            return await self._step().soft_verify(self._step().output / "rounds" / str(self._n_soft))
 
     async def cleanup(self) -> None:
         """Stop what is still up and write the result; idempotent, and done to its end even when cancelled."""
@@ -269,37 +257,29 @@ class Rollout:
                 await work
         except TimeoutError as error:
             late = BenchflowError(f"the rollout did not end within {limit:g} s", category=Category.DEADLINE)
-            self._failed(late if deadline.expired() else error)
+            self.recorder.add_error(late if deadline.expired() else error)
         except (Exception, CannotRunHere) as error:
-            self._failed(error)
+            self.recorder.add_error(error)
         except BaseException:
             self._interrupted = True
             await self.cleanup()
             raise
         # Before the clean-up: what was paid for is on disk whatever happens to the sandbox.
         try:
-            result, n_notes = write_result(self.recorder), len(self.recorder.notes)
+            result, n_notes = self.recorder.write(), len(self.recorder.notes)
         finally:
             await self.cleanup()
-        return result if len(self.recorder.notes) == n_notes else write_result(self.recorder)
+        return result if len(self.recorder.notes) == n_notes else self.recorder.write()
 
     async def _run_steps(self) -> None:
-        rewards: list[dict[str, float]] = []
         for step in self.task.steps:
             await self._enter(step)
             await self._play(step)
             if self.config.skip_verify:
                 await self._agents_ready().end()
                 continue
-            rewards.append(await self.verify())
-            if step.name is not None:
-                self.recorder.steps.append(
-                    StepResult(name=step.name, rewards=rewards[-1], agent_outcome=self.recorder.outcome)
-                )
-            if not reaches_minimum(rewards[-1], step.min_reward):
+            if not reaches_minimum(await self.verify(), step.min_reward):
                 break
-        if len(self.task.steps) > 1 and rewards:
-            self.recorder.rewards = combine_steps(rewards, self.task.config.multi_step_reward_strategy)
 
     async def _enter(self, step: TaskStep) -> None:
         """Go on to a step; the first one was prepared when the sandbox started."""
@@ -307,7 +287,7 @@ class Rollout:
         if step is not work.step:
             with self._phase("start"):
                 work.step = step
-                await work.prepare()
+                await prepare_step(work.sandbox, step, self.config)
                 if step.workdir_dir is not None:
                     await self._agents_ready().hand_over()
 
@@ -320,18 +300,36 @@ class Rollout:
         """Let the agents work on a step: turn by turn, or round by round with a user."""
         turns = self._turns(step)
         if self._user_loop is not None:
-            await self._user_loop.hold(self, step, turns)
+            await self._run_user_loop(self._user_loop, step, turns)
             return
-        sessions, letters = self._agents_ready(), Letters(self.sandbox, self.recorder)
+        sessions, outbox = self._agents_ready(), self._outbox()
         last: PlannedTurn | None = None
         for turn in turns:
             if not sessions.is_open_for(turn.role) if last is None else session_key(last) != session_key(turn):
                 await self.connect_for(turn)
-            done = await self.execute(await letters.deliver(turn))
-            await letters.collect(turn, sessions.user)
-            if not may_go_on(done.results[-1]):
+            executed = await self.execute(turn.prompt if outbox is None else await outbox.deliver(turn))
+            if outbox is not None:
+                await outbox.collect(turn, sessions.user)
+            if not executed.can_continue:
                 break
             last = turn
+
+    async def _run_user_loop(self, loop: UserLoop, step: TaskStep, turns: Sequence[PlannedTurn]) -> None:
+        def record(line: Mapping[str, Json]) -> None:
+            self.recorder.append_line("user_rounds.jsonl", dict(line))
+
+        try:
+            await loop.run(_RoundAgent(self), step, turns, record)
+        finally:
+            if loop.report is not None and self.recorder.directory is not None:
+                write_json(self.recorder.directory / "loop.json", loop.report)
+
+    def _outbox(self) -> Outbox | None:
+        if not any(scene.outbox for scene in self._scenes):
+            return None
+        from pytest_benchflow.rollout.outbox import Outbox
+
+        return Outbox(self.sandbox, self.recorder)
 
     def _turns(self, step: TaskStep) -> tuple[PlannedTurn, ...]:
         document = self.task.document
@@ -360,29 +358,53 @@ class Rollout:
         with self.recorder.in_phase(phase):
             yield
 
-    def _failed(self, error: BaseException) -> None:
-        if isinstance(error, CannotRunHere):
-            self.recorder.skipped = str(error)
-        else:
-            self.recorder.error = describe(error, self.recorder)
-
     async def _clean_up(self) -> None:
         try:
             async with asyncio.timeout(STOP_TIMEOUT_SEC):
                 await self.disconnect()
                 if self._work is not None:
                     if self._ready and self.recorder.error is not None and not self._interrupted:
-                        await recover(self._work)
+                        await self._work.recover()
                     await self._work.stop()
-                    keep = self._started and not self._interrupted
-                    await end_sandbox(self.recorder, self._work.sandbox, may_keep=keep)
+                    keep = self._started and not self._interrupted and self._keeps_sandbox()
+                    await stop_sandbox(self._work.sandbox, self.recorder, keep=keep)
         except Exception as error:
             self.recorder.notes.append(f"cleanup: {error}")
         if self._owns_resources:
             await self._resources.aclose()
-        mask_secrets(self.recorder)
+        self.recorder.mask_secrets()
         if not self.recorder.is_written:
-            write_result(self.recorder)
+            self.recorder.write()
+
+    def _keeps_sandbox(self) -> bool:
+        return self.config.keeps_sandbox(passed=self.recorder.result().passed)
+
+
+class _RoundAgent:
+    """The agent of a rollout as its user loop sees it."""
+
+    def __init__(self, rollout: Rollout) -> None:
+        self._rollout = rollout
+
+    async def prompt(self, turn: PlannedTurn, text: str) -> Executed:
+        """Let the agent of a turn work on a prompt in a session of its own."""
+        await self._rollout.connect_for(turn)
+        try:
+            return await self._rollout.execute(text)
+        finally:
+            await self._rollout.disconnect()
+
+    async def score(self) -> SoftVerification:
+        """Run the hidden tests on the agent's work so far."""
+        return await self._rollout.soft_verification()
+
+
+def _user_loop(config: RolloutConfig, scenes: Sequence[Scene]) -> UserLoop | None:
+    if config.user is None and config.loop_strategy is None:
+        return None
+    from pytest_benchflow.rollout.user_loop import UserLoop
+
+    return UserLoop.of(config, scenes)
 
 
 def _scenes_of(config: RolloutConfig, task: Task) -> tuple[Scene, ...]:

@@ -1,4 +1,4 @@
-"""Start a sandbox for an agent or a verifier: image and limits, build context, services, health check, users."""
+"""Start and stop a sandbox: image and limits, build context, services, health check, files of a step, users."""
 
 from __future__ import annotations
 
@@ -14,14 +14,36 @@ from typing import TYPE_CHECKING
 
 from pytest_benchflow.configfile import resolve_env
 from pytest_benchflow.core.errors import BenchflowError, BuildError, Category, SandboxError, UsageError
-from pytest_benchflow.sandboxes import Limits, SandboxSpec, service_of, with_base, with_sources
+from pytest_benchflow.rollout.config import UNLIMITED_AGENT_SEC, agent_limit
+from pytest_benchflow.sandboxes import (
+    Limits,
+    SandboxSpec,
+    empty_dirs_script,
+    exec_checked,
+    service_of,
+    with_base,
+    with_sources,
+)
 from pytest_benchflow.tasks import service_mentions
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout.config import RolloutConfig
+    from pytest_benchflow.rollout.recorder import Recorder
     from pytest_benchflow.sandboxes import ExecResult, Mount, Sandbox, Service
     from pytest_benchflow.services import ServiceConfig
     from pytest_benchflow.tasks import EnvironmentConfig, Healthcheck, SetupCommand, Task, TaskStep
+
+STOP_TIMEOUT_SEC = 60.0
+_STEP_TIMEOUT_SEC = 180.0
+#: Directory of a build context for what comes from the context root.
+_DEPS = "_deps"
+
+# One command for all of it, since every exec costs; the prompt comes through standard input.
+_PREPARE_STEP = f"""
+mkdir -p /logs/agent /logs/verifier /logs/artifacts && chmod 777 /logs/verifier /logs/artifacts || exit 1
+{empty_dirs_script("/logs/agent")}
+cat >/instruction.md
+"""
 
 
 def agent_spec(
@@ -57,9 +79,6 @@ def _spec(
         build_timeout_sec=environment.build_timeout_sec * config.timeout_multiplier,
         force_build=config.force_build,
     )
-
-
-_DEPS = "_deps"
 
 
 def make_context(environment: Path, target: Path, *, base_image: str | None, root: Path | None) -> None:
@@ -142,6 +161,40 @@ async def prepare_environment(
     await run_hooks(sandbox, config)
     if environment.healthcheck is not None:
         await wait_until_healthy(sandbox, environment.healthcheck)
+
+
+async def prepare_step(sandbox: Sandbox, step: TaskStep, config: RolloutConfig) -> None:
+    """Put the prompt and the files of a step in place, and wait until the environment is ready."""
+    prompt = step.instruction.encode()
+    await exec_checked(sandbox, _PREPARE_STEP, "prepare the workspace", stdin=prompt, timeout_sec=_STEP_TIMEOUT_SEC)
+    if step.workdir_dir is not None:
+        await sandbox.upload_dir(step.workdir_dir, sandbox.workdir)
+        if (step.workdir_dir / "setup.sh").exists():
+            await run_command(sandbox, "bash setup.sh", agent_limit(step, config) or UNLIMITED_AGENT_SEC)
+    if step.healthcheck is not None:
+        await wait_until_healthy(sandbox, step.healthcheck)
+
+
+async def stop_sandbox(sandbox: Sandbox, recorder: Recorder, *, keep: bool) -> None:
+    """Stop the sandbox or leave it for inspection; one that cannot outlive its runner leaves a copy of its files."""
+    if keep and not sandbox.capabilities.survives_runner:
+        await _copy_workspace(sandbox, recorder)
+    await sandbox.stop(delete=not keep)
+    recorder.notes += [note for note in sandbox.notes if note not in recorder.notes]
+    if keep:
+        recorder.write_sandbox(sandbox)
+
+
+async def _copy_workspace(sandbox: Sandbox, recorder: Recorder) -> None:
+    assert recorder.directory is not None  # setup() made it
+    reason = f"{recorder.sandbox} sandboxes end with their rollout"
+    try:
+        async with asyncio.timeout(STOP_TIMEOUT_SEC / 2):
+            await sandbox.download_dir(sandbox.workdir, recorder.directory / "workspace")
+    except (BenchflowError, OSError) as error:
+        recorder.notes.append(f"{reason}, and {sandbox.workdir} could not be copied: {error}")
+    else:
+        recorder.notes.append(f"{reason}: {sandbox.workdir} is kept as workspace/ beside its result.json")
 
 
 async def run_command(

@@ -142,7 +142,7 @@ def round_record(
     feedback_level: str | None = None,
 ) -> dict[str, Json]:
     """Return the line of `user_rounds.jsonl` for a round."""
-    recorder: dict[str, Json] = {
+    record: dict[str, Json] = {
         "round": result.round,
         "scene": result.scene,
         "role": result.role,
@@ -156,7 +156,7 @@ def round_record(
         "wall_sec": round(wall_sec, 3),
         "tokens": tokens,
     }
-    return recorder if feedback_level is None else {**recorder, "feedback_level": feedback_level}
+    return record if feedback_level is None else {**record, "feedback_level": feedback_level}
 
 
 Feedback = Literal["none", "counts", "names", "raw"]
