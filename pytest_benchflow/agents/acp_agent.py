@@ -17,10 +17,10 @@ from pytest_benchflow.agents.companion import RunningCompanion, companion_values
 from pytest_benchflow.agents.installation import Installation
 from pytest_benchflow.agents.log import AgentLog, log_name
 from pytest_benchflow.agents.manifest import AgentManifest
-from pytest_benchflow.agents.sandbox_commands import exec_checked
 from pytest_benchflow.agents.template import Values, fill_argv, fill_env
 from pytest_benchflow.configfile import resolve_env, resolve_headers
 from pytest_benchflow.core.errors import HandshakeError, InstallError, ProviderError
+from pytest_benchflow.core.text import one_line
 from pytest_benchflow.core.types import Json
 from pytest_benchflow.providers import Sources
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pytest_benchflow.tasks import McpServer, Task
 
 
+_WRITE_SEC = 60.0
 # A link that was left there is replaced, not followed.
 _WRITE = """umask 077
 path={path}
@@ -44,14 +45,14 @@ async def write_home_files(context: AgentContext, files: Iterable[HomeFile], age
     """Write the files; one that cannot be written is an error that says where and why, and not what."""
     for file in files:
         path = f"{context.home}/{file.path}"
-        text = f"Agent {agent} install failed: {path} cannot be written: "
-        await exec_checked(
-            context.sandbox,
-            _WRITE.format(path=shlex.quote(path)),
-            lambda reason, text=text: InstallError(text + reason, retryable=False),  # type: ignore[misc]
-            user=context.user,
-            stdin=file.content,
+        script = _WRITE.format(path=shlex.quote(path))
+        result = await context.sandbox.exec(
+            script, user=context.user, cwd="/", stdin=file.content, timeout_sec=_WRITE_SEC
         )
+        if result.return_code:
+            reason = one_line(result.stderr, 200) or f"status {result.return_code}"
+            message = f"Agent {agent} install failed: {path} cannot be written: {reason}"
+            raise InstallError(message, retryable=False)
 
 
 def path_variables(context: AgentContext, files: Iterable[HomeFile]) -> dict[str, str]:

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_benchflow.agents.base import AgentContext, AgentOutcome, AgentRequest, ModelAccess, PromptResult
-from pytest_benchflow.agents.sandbox_commands import exec_checked
 from pytest_benchflow.configfile import resolve_env
-from pytest_benchflow.sandboxes import upload_selected
+from pytest_benchflow.sandboxes import exec_checked, upload_selected
 
 if TYPE_CHECKING:
     from pytest_benchflow.sandboxes import Mount
@@ -58,6 +57,7 @@ class NopAgent:
 
 LOG = "/logs/agent/oracle.txt"
 _TAIL_BYTES = 4000
+_CHMOD_SEC = 60.0
 
 
 class OracleSession:
@@ -120,9 +120,8 @@ class OracleAgent:
         assert source is not None  # skip_reason() refused the rollout otherwise
         await upload_selected(context.sandbox, source, target, context.step.left_out.get(source, ()))
         if not _all_executable(source):
-            await exec_checked(
-                context.sandbox, f"chmod -R +x {target}", lambda reason: FileNotFoundError(f"{target}: {reason}")
-            )
+            purpose = f"make {target} executable"
+            await exec_checked(context.sandbox, f"chmod -R +x {target}", purpose, cwd="/", timeout_sec=_CHMOD_SEC)
         return OracleSession(context)
 
 
