@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast, dataclass_transform
 
 from pytest_benchflow.core.errors import BadValue
 from pytest_benchflow.core.settings import Limit, Number, complete, settings_of
@@ -15,7 +15,10 @@ from pytest_benchflow.rollout.settings import PreAgentHook, RolloutSettings, Run
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout.scenes import Role, Scene
+    from pytest_benchflow.rollout.settings import NO_PATH, OptionalPathField, PathField
     from pytest_benchflow.tasks import EnvironmentConfig, Task, TaskStep
+
+C = TypeVar("C")
 
 _LONGEST_TASK_NAME = 64
 UNLIMITED_AGENT_SEC = 24 * 3600.0
@@ -25,14 +28,20 @@ complete(RolloutSettings)
 complete(RunSettings)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field,))
+def configuration(cls: type[C]) -> type[C]:
+    """Make a frozen dataclass; type checkers of plain ones ignore what a required `PathField` takes."""
+    return dataclass(frozen=True, kw_only=True)(cls)
+
+
+@configuration
 class RolloutConfig(RolloutSettings):
     """Everything that decides what one rollout does; `config.json` is written from it before anything starts.
 
     Make one with keywords, change one with `dataclasses.replace`; a value that cannot be is a ValueError.
     """
 
-    task_path: Path
+    task_path: PathField
     agent: str = "oracle"
     model: str | None = None
     scene: str | None = None
@@ -42,12 +51,15 @@ class RolloutConfig(RolloutSettings):
     uploads: Mapping[str | Path, str] = field(default_factory=dict)
     """Host paths to put in the sandbox, by where they come from."""
     skip_verify: bool = False
-    jobs_dir: Path = Path("jobs")
+    jobs_dir: PathField = cast("PathField", Path("jobs"))
     job_name: str | None = None
     rollout_name: str | None = None
     """Name of the result directory; None derives `<task>__<8 hex>`."""
     key: str = ""
     """Identifies the rollout within its job, for example the item's id; its result directory derives from it."""
+    if TYPE_CHECKING:  # mypy forgets the type to read of inherited fields
+        skills_dir: OptionalPathField = NO_PATH
+        context_root: OptionalPathField = NO_PATH
     environment: InitVar[str | None] = None
     """What `sandbox` was called in older releases."""
     trial_name: InitVar[str | None] = None
