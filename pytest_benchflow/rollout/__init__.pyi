@@ -4,6 +4,7 @@ from .checks import (
 )
 from .config import (
     RolloutConfig as RolloutConfig,
+    make_config as make_config,
 )
 from .files import (
     load_rollout_file as load_rollout_file,
@@ -31,7 +32,6 @@ from .result import (
 )
 from .rollout import (
     Rollout as Rollout,
-    make_config as make_config,
     run_rollout as run_rollout,
 )
 from .scenes import (

@@ -26,6 +26,13 @@ _POLICIES = ("environment", "verifier", "secrets", "runtime_policy")
 _POLICIES_OF_AGENTS = ("agent_policy", "nudges", "teams")
 
 
+def check_rollout(task: Task, config: RolloutConfig, backend: Backend, agents: Sequence[Agent]) -> None:
+    """Raise if a rollout cannot run here as its task asks for."""
+    refuse_unsupported(task, backend, agents)
+    refuse_document_user(task, config)
+    require_variables(task)
+
+
 def refuse_unsupported(task: Task, backend: Backend, agents: Sequence[Agent] = ()) -> None:
     """Raise one error that names every key this backend cannot honour."""
     _skip_windows(task, backend)
@@ -45,7 +52,7 @@ def refuse_unsupported(task: Task, backend: Backend, agents: Sequence[Agent] = (
 
 
 def refuse_document_user(task: Task, config: RolloutConfig) -> None:
-    """Refuse a simulated user that the task itself describes, unless the configuration brings one in its place."""
+    """Refuse a simulated user that the task describes, unless the configuration replaces it."""
     asks = task.document is not None and task.document.config.user is not None
     own = config.scenes or config.prompts is not None or config.user is not None or config.loop_strategy is not None
     if asks and not own and config.agent not in FREE_AGENTS:
@@ -165,7 +172,7 @@ def _has_dockerfile(task: Task) -> bool:
 
 
 def override_notes(task: Task, config: RolloutConfig, backend: Backend) -> list[str]:
-    """Return why another base image has no effect, if it was asked for and has none."""
+    """Return a note if --bf-base-image-override was given and has no effect."""
     if config.base_image_override is None:
         return []
     if not backend.capabilities.docker_image:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, cast, dataclass_transform
+from typing import TYPE_CHECKING, Any, TypeVar, cast, dataclass_transform
 
 from pytest_benchflow.core.errors import BadValue
 from pytest_benchflow.core.settings import Limit, Number, complete, settings_of
@@ -38,7 +38,7 @@ def configuration(cls: type[C]) -> type[C]:
 class RolloutConfig(RolloutSettings):
     """Everything that decides what one rollout does; `config.json` is written from it before anything starts.
 
-    Make one with keywords, change one with `dataclasses.replace`; a value that cannot be is a ValueError.
+    Make one with keywords, change one with `dataclasses.replace`; an invalid value is a ValueError.
     """
 
     task_path: PathField
@@ -66,7 +66,7 @@ class RolloutConfig(RolloutSettings):
     """What `rollout_name` was called in older releases."""
 
     def __post_init__(self, environment: str | None, trial_name: str | None) -> None:
-        """Take older spellings, and refuse what contradicts itself."""
+        """Convert paths and older field names, and refuse fields that contradict each other."""
         for name in ("task_path", "jobs_dir", "context_root", "skills_dir"):
             value = getattr(self, name)
             object.__setattr__(self, name, None if value is None else Path(value))
@@ -95,13 +95,15 @@ class RolloutConfig(RolloutSettings):
         if self.user is not None and self.loop_strategy is not None:
             raise BadValue("user and loop_strategy are both given", advice="choose one of them")
         if self.oracle_access and self.user is None:
-            raise BadValue("oracle_access is given without a user", advice="pass user=, who alone is told the solution")
+            raise BadValue(
+                "oracle_access is given without a user", advice="pass user=, the only one who sees the solution"
+            )
         if self.max_user_rounds < 1:
             raise BadValue(f"max_user_rounds is {self.max_user_rounds}", advice="give a number from 1 up")
 
     @property
     def effective_scenes(self) -> tuple[Scene, ...]:
-        """The scenes, or the one that agent, model and prompts stand for."""
+        """The scenes, or else one with the agent, the model and the prompts."""
         if self.scenes:
             return tuple(self.scenes)
         from pytest_benchflow.rollout.scenes import Scene
@@ -131,14 +133,14 @@ class RolloutConfig(RolloutSettings):
         if self.rollout_name:
             return self.rollout_name if attempt == 1 else f"{self.rollout_name}-{attempt}"
         key = self.key or f"{self.task_path}|{self.agent}|{self.model}|{self.scene}|{self.trial}"
-        return f"{_word(task_name)}__{hashlib.sha256(f'{key}#{attempt}'.encode()).hexdigest()[:8]}"
+        return f"{_directory_name(task_name)}__{hashlib.sha256(f'{key}#{attempt}'.encode()).hexdigest()[:8]}"
 
     def keeps_sandbox(self, *, passed: bool) -> bool:
-        """Return whether a sandbox is to be left after a rollout that ended so."""
+        """Return whether the sandbox of a rollout with this outcome is left for inspection."""
         return self.keep_sandbox == "always" or (self.keep_sandbox == "failed" and not passed)
 
     def public(self) -> dict[str, object]:
-        """Return what may be written to disk: of the environments only the names."""
+        """Return the content of `config.json`; of environment variables it has only the names."""
         settings = settings_of(RolloutSettings)
         return {
             "task_path": str(self.task_path),
@@ -160,8 +162,16 @@ class RolloutConfig(RolloutSettings):
         }
 
 
-def _word(name: str) -> str:
-    """Return a name as a directory can have it that people and other tools meet: any task's own may hold anything."""
+def make_config(fields: Mapping[str, Any]) -> RolloutConfig:
+    """Return the configuration with these fields; None means the default, for `sandbox_user` it means root."""
+    values = {key: value for key, value in fields.items() if value is not None or key == "sandbox_user"}
+    if "skills_dir" in values:
+        values.setdefault("skill_mode", "with-skill")
+    return RolloutConfig(**values)
+
+
+def _directory_name(name: str) -> str:
+    """Return a task name with only characters that are safe in directory names, and not too long."""
     return re.sub(r"[^\w.+-]+", "-", name).encode()[:_LONGEST_TASK_NAME].decode(errors="ignore")
 
 

@@ -93,7 +93,7 @@ class Trajectory:
 
 
 class VerifiedStep(NamedTuple):
-    """What the verifier said of a step, and how the agent had ended by then."""
+    """The verification of a step, and the outcome of the agent before it."""
 
     verification: Verification
     agent_outcome: AgentOutcome | None
@@ -170,7 +170,7 @@ class Recorder:
             write_text(self.directory / "prompts.json", self.redactor.text(_as_json(self.prompts)))
 
     def add_verification(self, step: TaskStep, verification: Verification) -> None:
-        """Add what the verifier said of a step; said again, it replaces what it said before."""
+        """Add the verification of a step; a second one of the same step replaces the first."""
         last = self.last_prompt_result
         self.verified_steps[step.name] = VerifiedStep(verification, None if last is None else last.outcome)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections.abc import Awaitable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -43,14 +42,15 @@ class Resources:
         return ServiceRegistry() if self._services is None else self._services
 
     @classmethod
-    def of_this_machine(cls) -> Resources:
-        """Return resources with everything that is installed here."""
-        agents = AgentRegistry()
-        agents.load_entry_points()
-        return cls(agents, SandboxRegistry())
+    def with_defaults(cls, agents: AgentRegistry | None = None, sandboxes: SandboxRegistry | None = None) -> Resources:
+        """Return resources with these registries, or with new ones that have everything installed on this machine."""
+        if agents is None:
+            agents = AgentRegistry()
+            agents.load_entry_points()
+        return cls(agents, sandboxes or SandboxRegistry())
 
     async def backend(self, name: str) -> Backend:
-        """Return the backend called `name`, checked once; all rollouts that ask get the same answer."""
+        """Return the backend called `name`, checked once; all rollouts get the same one, or the same error."""
         resolved, _ = self.sandboxes.resolve(name)
         if resolved not in self._backends:
             self._backends[resolved] = asyncio.ensure_future(self._open(resolved))
@@ -73,12 +73,11 @@ class Resources:
             if self._scratch is None:
                 self._scratch = tempfile.TemporaryDirectory(prefix=f"{CONTEXT_PREFIX}{os.getpid()}-")
             target = Path(self._scratch.name) / str(len(self._contexts)) / directory.name
-            making = asyncio.to_thread(make_context, directory, target, base_image=base, root=root)
-            self._contexts[key] = asyncio.ensure_future(_then(making, target))
+            self._contexts[key] = asyncio.ensure_future(_make_context(directory, target, base, root))
         return await asyncio.shield(self._contexts[key])
 
     async def aclose(self) -> None:
-        """End every backend and remove what was made for them."""
+        """Close every backend and remove the build contexts."""
         for opening in self._backends.values():
             if not opening.done():
                 opening.cancel()
@@ -97,6 +96,6 @@ class Resources:
         return backend
 
 
-async def _then(making: Awaitable[None], target: Path) -> Path:
-    await making
+async def _make_context(directory: Path, target: Path, base: str | None, root: Path | None) -> Path:
+    await asyncio.to_thread(make_context, directory, target, base_image=base, root=root)
     return target

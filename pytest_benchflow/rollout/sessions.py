@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Executed:
+class Execution:
     """The results of one or more prompts; unpacks into the events and the number of tool calls."""
 
     results: tuple[PromptResult, ...]

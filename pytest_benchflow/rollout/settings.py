@@ -63,7 +63,7 @@ PreAgentHook = Callable[["Sandbox"], Awaitable[None]]
 
 NO_PATH = cast("OptionalPathField", None)
 MAX_TRIALS = 10_000
-"""More are a slip of the finger, and would fill the memory before the first of them starts."""
+"""A larger number is probably a typing error, and its items would fill the memory before the first one starts."""
 INSTRUCTION = "@instruction"
 """Stands for the task's own prompt among others."""
 _LONGEST_JOB_NAME = 200

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pytest_benchflow.agents import AgentOutcome
 from pytest_benchflow.configfile import resolve_env
 from pytest_benchflow.core.errors import BenchflowError, RewardError, SandboxError, VerifierError
-from pytest_benchflow.rollout.artifacts import Kept, keep_artifacts, place_artifacts
+from pytest_benchflow.rollout.artifacts import ArtifactEntry, copy_artifacts_in, copy_artifacts_out
 from pytest_benchflow.rollout.config import verifier_limit
 from pytest_benchflow.rollout.recorder import write_text
 from pytest_benchflow.rollout.setup import run_command, run_setup_commands, verifier_spec, wait_until_healthy
@@ -80,10 +80,10 @@ class StepRun:
     async def verify(self) -> Verification:
         """Copy the agent's logs and artifacts out, then run the hidden tests, here or in a sandbox of their own."""
         separate = self.step.verifier.mode == "separate"
-        kept = await self._collect(ends_main=separate and self.is_last)
+        entries = await self._collect(ends_main=separate and self.is_last)
         into = self.output / "verifier"
         try:
-            verifier = self._verifier(await self._fresh_sandbox(kept) if separate else self.sandbox)
+            verifier = self._verifier(await self._fresh_sandbox(entries) if separate else self.sandbox)
             verified = await verifier.run(into)
         finally:
             self.recorder.verifier_tail = output_tail(into)
@@ -122,9 +122,9 @@ class StepRun:
         with suppress(Exception):
             async with asyncio.timeout(_RECOVER_TIMEOUT_SEC):
                 await self._copy_logs()
-                await keep_artifacts(self.sandbox, self.step.artifacts, self.output / "artifacts")
+                await copy_artifacts_out(self.sandbox, self.step.artifacts, self.output / "artifacts")
 
-    async def _collect(self, *, ends_main: bool) -> list[Kept]:
+    async def _collect(self, *, ends_main: bool) -> list[ArtifactEntry]:
         """Copy out what the agent left; what is in other services after main was stopped, if `ends_main` allows it."""
         await self._copy_logs()
         last = self.recorder.last_prompt_result
@@ -139,7 +139,9 @@ class StepRun:
                 await self._stop_main()
             await self._try_hooks(sidecars)
 
-        return await keep_artifacts(self.sandbox, artifacts, self.output / "artifacts", before_services=before_services)
+        return await copy_artifacts_out(
+            self.sandbox, artifacts, self.output / "artifacts", before_services=before_services
+        )
 
     async def _copy_logs(self) -> None:
         self._copied = self.step
@@ -168,7 +170,7 @@ class StepRun:
         except BenchflowError as error:
             self.recorder.notes.append(f"main could not be stopped before its services were read: {error}")
 
-    async def _fresh_sandbox(self, kept: list[Kept]) -> Sandbox:
+    async def _fresh_sandbox(self, entries: list[ArtifactEntry]) -> Sandbox:
         """Start a sandbox for the verifier, which gets the artifacts and nothing else of the agent's."""
         name = f"{self.recorder.name}-verifier"
         spec = verifier_spec(self.task, self.step, self.config, name, build_dir=self.build_dir)
@@ -179,7 +181,7 @@ class StepRun:
         self._verifier_sandbox = sandbox = self.backend.create(spec)
         await sandbox.start()
         await self._set_up(sandbox)
-        await place_artifacts(sandbox, kept, self.output / "artifacts")
+        await copy_artifacts_in(sandbox, entries, self.output / "artifacts")
         return sandbox
 
     async def _set_up(self, sandbox: Sandbox) -> None:

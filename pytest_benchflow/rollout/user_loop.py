@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pytest_benchflow.core.types import Json
     from pytest_benchflow.rollout.config import RolloutConfig
     from pytest_benchflow.rollout.scenes import PlannedTurn, Scene
-    from pytest_benchflow.rollout.sessions import Executed
+    from pytest_benchflow.rollout.sessions import Execution
     from pytest_benchflow.rollout.step_run import SoftVerification
     from pytest_benchflow.tasks import TaskStep
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class RoundAgent(Protocol):
     """The agent as a user sees it: it takes a prompt, and then its work can be scored."""
 
-    async def prompt(self, turn: PlannedTurn, text: str) -> Executed:
+    async def prompt(self, turn: PlannedTurn, text: str) -> Execution:
         """Let the agent of a turn work on a prompt in a session of its own."""
 
     async def score(self) -> SoftVerification:
@@ -117,25 +117,25 @@ class UserLoop:
     ) -> bool:
         """Let the agent work on a prompt and score it; return whether another round can follow."""
         start = time.monotonic()
-        executed = await agent.prompt(turn, prompt)
+        execution = await agent.prompt(turn, prompt)
         score = await agent.score()
         result = RoundResult(
             number,
-            executed.trajectory,
+            execution.trajectory,
             score.rewards,
             score.output,
             score.error,
-            executed.n_tool_calls,
+            execution.n_tool_calls,
             turn.scene.name,
             turn.role.name,
             checks=score.verification.checks if score.verification else None,
         )
-        tokens, wall_sec = _tokens(executed), time.monotonic() - start
+        tokens, wall_sec = _tokens(execution), time.monotonic() - start
         self.rounds.append(result)
         self._tokens.append(tokens)
         level = self._user.feedback if isinstance(self._user, VerifyRetryUser) else None
         on_round(round_record(result, prompt=prompt, wall_sec=wall_sec, tokens=tokens, feedback_level=level))
-        return executed.can_continue
+        return execution.can_continue
 
     def _solution(self, step: TaskStep) -> str | None:
         """Return the task's solution for a user who may see it, read on the host: it never enters the sandbox."""
@@ -144,8 +144,8 @@ class UserLoop:
         return (step.solution_dir / "solve.sh").read_text("utf-8", errors="replace")
 
 
-def _tokens(executed: Executed) -> int | None:
+def _tokens(execution: Execution) -> int | None:
     """Return the tokens that a round used, None if its agent did not say."""
-    usages = [result.usage for result in executed.results]
+    usages = [result.usage for result in execution.results]
     known = [n for usage in usages for n in (usage.input, usage.output) if n is not None]
     return sum(known) if known else None

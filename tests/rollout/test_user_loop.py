@@ -12,7 +12,7 @@ from pytest_benchflow.agents import AgentOutcome, PromptResult, Usage
 from pytest_benchflow.core.errors import BadValue, BenchflowError
 from pytest_benchflow.core.types import Json
 from pytest_benchflow.rollout.scenes import PlannedTurn, plan_turns
-from pytest_benchflow.rollout.sessions import Executed
+from pytest_benchflow.rollout.sessions import Execution
 from pytest_benchflow.rollout.step_run import SoftVerification
 from pytest_benchflow.rollout.user_loop import UserLoop
 from pytest_benchflow.tasks import TaskStep, load_task
@@ -27,9 +27,9 @@ class ScriptedAgent:
         self._outcomes = iter(outcomes or [AgentOutcome.COMPLETED] * len(rewards))
         self.prompts: list[str] = []
 
-    async def prompt(self, turn: PlannedTurn, text: str) -> Executed:
+    async def prompt(self, turn: PlannedTurn, text: str) -> Execution:
         self.prompts.append(text)
-        return Executed((PromptResult(next(self._outcomes), usage=Usage(input=10, output=2)),), [])
+        return Execution((PromptResult(next(self._outcomes), usage=Usage(input=10, output=2)),), [])
 
     async def score(self) -> SoftVerification:
         reward = next(self._rewards)
