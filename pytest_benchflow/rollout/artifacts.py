@@ -45,7 +45,7 @@ async def copy_artifacts_out(
     *,
     before_services: Callable[[], Awaitable[None]] | None = None,
 ) -> list[ArtifactEntry]:
-    """Copy the artifacts out and write their manifest; one that is missing or fails is recorded, never fatal.
+    """Copy the artifacts out and write their manifest; one that is missing or fails is not an error.
 
     Those of main come first; then `before_services` is awaited, and then come those of other services.
     """

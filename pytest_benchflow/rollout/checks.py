@@ -46,7 +46,7 @@ def refuse_unsupported(task: Task, backend: Backend, agents: Sequence[Agent] = (
     ]
     if problems:
         raise UnsupportedError(
-            f"{task.file}: the {backend.name} sandbox cannot give {', '.join(dict.fromkeys(problems))}",
+            f"{task.file}: the {backend.name} sandbox does not support {', '.join(dict.fromkeys(problems))}",
             advice="choose another --bf-sandbox" if backend.capabilities.docker_image else "use --bf-sandbox docker",
         )
 

@@ -1,4 +1,4 @@
-"""What has happened in a rollout so far, the files that say so, and the result that is made from it."""
+"""The facts of a rollout, recorded as it runs and written to its directory, and the result made from them."""
 
 from __future__ import annotations
 

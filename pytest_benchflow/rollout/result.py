@@ -80,10 +80,10 @@ class RolloutResult(_Record):
     rewards: dict[str, float] | None = None
     reward: float | None = None
     error: ErrorInfo | None = None
-    skipped: str | None = Field(default=None, description="why the rollout makes no sense here")
+    skipped: str | None = Field(default=None, description="why the rollout was skipped")
     agent_outcome: AgentOutcome | None = None
     agent_detail: str | None = None
-    last_message: str | None = Field(default=None, description="the last thing the agent said, shortened")
+    last_message: str | None = Field(default=None, description="the last message of the agent, shortened")
     n_tool_calls: int = 0
     n_prompts: int = 0
     tokens: Tokens = Tokens()

@@ -348,7 +348,7 @@ done
 
 @dataclass(frozen=True, slots=True)
 class SandboxUser:
-    """Who agents are in a sandbox."""
+    """The user that agents run as in a sandbox."""
 
     name: str | int | None
     home: str

@@ -39,7 +39,7 @@ def verifier_env(task: Task, step: TaskStep, config: RolloutConfig) -> dict[str,
 
 @dataclass(frozen=True, slots=True)
 class SoftVerification:
-    """What the hidden tests say between two rounds."""
+    """The result of the hidden tests between two rounds."""
 
     verification: Verification | None
     output: str | None
