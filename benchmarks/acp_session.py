@@ -108,7 +108,7 @@ def _update(**update: object) -> str:
 
 async def _run(updates: int, path: Path) -> None:
     from pytest_benchflow.agents import SessionPlan, open_session
-    from pytest_benchflow.rollout.trajectory import Trajectory
+    from pytest_benchflow.rollout.recorder import Trajectory
 
     trajectory = Trajectory(path)
     opened = await open_session(Script(updates), SessionPlan("/app"), emit=trajectory.append, log=lambda data: None)

@@ -17,7 +17,6 @@ from pytest_benchflow import (
     Evaluation,
     EvaluationConfig,
     EvaluationResult,
-    FunctionUser,
     Job,
     JobConfig,
     JobResult,
@@ -298,26 +297,6 @@ async def test_a_user_talks_in_rounds(task: Path, coder: FakeAgent) -> None:
     assert seen[1].n_tool_calls == 1
 
 
-async def test_a_function_talks_in_rounds(task: Path, coder: FakeAgent) -> None:
-    def say(round: int, instruction: str, result: RoundResult | None) -> str | None:
-        return instruction if round < 2 else None
-
-    config = RolloutConfig(
-        task_path=task, agent="coder-bot", sandbox="local", user=FunctionUser(say), max_user_rounds=5
-    )
-    assert (await run(config)).reward == 1.0
-    assert coder.heard == [[DO_IT], [DO_IT]]
-
-
-async def test_a_loop_sends_the_agent_back(task: Path, coder: FakeAgent) -> None:
-    test = "(grep -q twice /app/done.txt && echo 1 || echo 0) >/logs/verifier/reward.txt"
-    (task / "tests/test.sh").write_text(f"#!/bin/bash\n{test}\n")
-    (task / "instruction.md").write_text("$ [ -e /app/done.txt ] && echo twice > /app/done.txt || touch /app/done.txt")
-    config = RolloutConfig(task_path=task, agent="coder-bot", sandbox="local", loop_strategy="verify-retry:k=3")
-    assert (await run(config)).reward == 1.0
-    assert len(coder.heard) == 2
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -450,13 +429,6 @@ async def test_phases_out_of_order_say_what_to_call_first(
         assert str(caught.value) == message
     finally:
         await rollout.cleanup()
-
-
-async def test_a_user_needs_one_role(task: Path, coder: FakeAgent) -> None:
-    scene = Scene("s", [Role("a", "coder-bot"), Role("b", "coder-bot")])
-    config = RolloutConfig(task_path=task, scenes=[scene], sandbox="local", user=FunctionUser(lambda *_: None))
-    with pytest.raises(ValueError, match="one role"):
-        await Rollout.create(config)
 
 
 def test_run_is_a_function_beside_items_too(project: Project) -> None:

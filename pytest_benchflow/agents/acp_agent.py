@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pytest_benchflow.tasks import McpServer, Task
 
 
+_WRITE_SEC = 60.0
 # A link that was left there is replaced, not followed.
 _WRITE = """umask 077
 path={path}

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from pytest_benchflow.core.types import Emit
-from pytest_benchflow.providers import HomeFile
 
 if TYPE_CHECKING:
+    from pytest_benchflow.providers import HomeFile
     from pytest_benchflow.sandboxes import Mount, Sandbox
     from pytest_benchflow.tasks import McpServer, Task, TaskStep
 

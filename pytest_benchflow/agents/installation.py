@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_benchflow.agents.log import AgentLog, log_name
 from pytest_benchflow.agents.manifest import AgentManifest
-from pytest_benchflow.agents.sandbox_commands import exec_install
+from pytest_benchflow.core.errors import InstallError
+from pytest_benchflow.core.text import one_line
 
 if TYPE_CHECKING:
     from pytest_benchflow.agents.base import AgentContext
     from pytest_benchflow.agents.bundles.bundle import Bundle, BundleSpec
     from pytest_benchflow.agents.bundles.store import BundleStore
-    from pytest_benchflow.sandboxes import Mount
+    from pytest_benchflow.sandboxes import Mount, Sandbox
 
 
 class Installation:
@@ -100,3 +102,26 @@ class Installation:
         plain = log_dir / "install-stdout.txt"
         own = log_dir / f"install-{log_name(self._manifest.name).removesuffix('.txt')}-stdout.txt"
         return own if plain.exists() else plain
+
+
+async def exec_install(
+    sandbox: Sandbox,
+    script: str,
+    agent: str,
+    *,
+    timeout_sec: float,
+    log: Callable[[str], None],
+    explain: Callable[[list[str]], str],
+    cwd: str | None = None,
+    advice: str | None = None,
+) -> None:
+    """Install an agent by a script of root, with its output in a log; `explain` finds the reason in its lines."""
+    try:
+        result = await sandbox.exec(script, user=0, cwd=cwd, timeout_sec=timeout_sec)
+    except TimeoutError:
+        raise InstallError(f"Agent {agent} install took longer than {timeout_sec:g} s", advice=advice) from None
+    output = result.stdout + result.stderr
+    log(output)
+    if result.return_code:
+        reason = one_line(explain([line for line in output.splitlines() if line.strip()]), 300)
+        raise InstallError(f"Agent {agent} install failed (rc={result.return_code}): {reason}", advice=advice)

@@ -77,7 +77,9 @@ class Environment:
         config = RolloutConfig(task_path=self.task.path)
         self._backend = SandboxRegistry().create(self.sandbox)
         await self._backend.preflight()
-        inner = self._backend.create(agent_spec(self.task, config, self.rollout_name or self.task.short_name))
+        name = self.rollout_name or self.task.short_name
+        spec = agent_spec(self.task, config, name, build_dir=self.task.environment_dir)
+        inner = self._backend.create(spec)
         try:
             await inner.start()
         except BaseException:

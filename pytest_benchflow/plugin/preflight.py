@@ -12,7 +12,7 @@ from pytest_benchflow.agents import FREE_AGENTS, AgentRequest
 from pytest_benchflow.core.errors import BenchflowError, CannotRunHere, CredentialsError
 from pytest_benchflow.plugin.items import RolloutItem
 from pytest_benchflow.plugin.session import BenchSession
-from pytest_benchflow.rollout import demand_variables, refuse_unsupported
+from pytest_benchflow.rollout import refuse_unsupported, require_variables
 
 if TYPE_CHECKING:
     from pytest_benchflow.jobs import Cell
@@ -96,7 +96,7 @@ def _lacks(run: BenchSession, item: RolloutItem, backend: Backend) -> str | None
         if (reason := agent.skip_reason(task)) is not None:
             return f"will be skipped: {reason}"
         refuse_unsupported(task, backend, [agent])
-        demand_variables(task)
+        require_variables(task)
         if not agent.calls_model:
             agent.access(task, AgentRequest(env=run.defaults.agent_env))
     except CannotRunHere as reason:

@@ -206,10 +206,14 @@ class BenchSession:
     def resources(self) -> Resources:
         """What the rollouts of this process share."""
         from pytest_benchflow.rollout import Resources
+
+        register = self.config.hook.pytest_bf_register_services
+        if not register.get_hookimpls():
+            return Resources(self.agents, self.sandboxes)
         from pytest_benchflow.services import ServiceRegistry
 
         services = ServiceRegistry()
-        self.config.hook.pytest_bf_register_services(registry=services)
+        register(registry=services)
         return Resources(self.agents, self.sandboxes, services)
 
     def _name_job(self) -> tuple[str, str]:

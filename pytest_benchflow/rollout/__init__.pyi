@@ -1,8 +1,11 @@
 from .checks import (
     refuse_unsupported as refuse_unsupported,
+    require_variables as require_variables,
 )
 from .config import (
     RolloutConfig as RolloutConfig,
+    make_config as make_config,
+    shared_settings as shared_settings,
 )
 from .files import (
     load_rollout_file as load_rollout_file,
@@ -17,6 +20,10 @@ from .files.model import (
 from .files.schema import (
     rollout_schema as rollout_schema,
 )
+from .recorder import (
+    utc_now as utc_now,
+    write_json as write_json,
+)
 from .resources import (
     Resources as Resources,
 )
@@ -26,9 +33,7 @@ from .result import (
 )
 from .rollout import (
     Rollout as Rollout,
-    make_config as make_config,
     run_rollout as run_rollout,
-    shared_settings as shared_settings,
 )
 from .scenes import (
     Role as Role,
@@ -44,13 +49,6 @@ from .settings import (
 )
 from .setup import (
     agent_spec as agent_spec,
-)
-from .step_run import (
-    demand_variables as demand_variables,
-)
-from .trajectory import (
-    utc_now as utc_now,
-    write_json as write_json,
 )
 from .users import (
     BaseUser as BaseUser,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pytest_benchflow.core.errors import BenchflowError
-from pytest_benchflow.rollout.trajectory import write_json
+from pytest_benchflow.rollout.recorder import write_json
 from pytest_benchflow.sandboxes import MAIN, empty_dirs_script, exec_checked, service_of
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _EXEC_TIMEOUT_SEC = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class ArtifactEntry:
     """One line of the manifest."""
 
     source: str
@@ -38,52 +38,54 @@ class Kept:
     service: str = MAIN
 
 
-async def keep_artifacts(
+async def copy_artifacts_out(
     sandbox: Sandbox,
     declared: Sequence[Artifact],
     into: Path,
     *,
     before_services: Callable[[], Awaitable[None]] | None = None,
-) -> list[Kept]:
-    """Copy the artifacts out and write their manifest; one that is missing or fails is recorded, never fatal.
+) -> list[ArtifactEntry]:
+    """Copy the artifacts out and write their manifest; one that is missing or fails is not an error.
 
     Those of main come first; then `before_services` is awaited, and then come those of other services.
     """
-    kept: list[Kept] = []
+    entries: list[ArtifactEntry] = []
 
-    async def keep(wanted: Sequence[Artifact]) -> None:
-        for artifact in wanted:
-            kept.append(await _keep(sandbox, artifact, into, kept))
+    async def copy_out(artifacts: Sequence[Artifact]) -> None:
+        for artifact in artifacts:
+            entries.append(await _copy_out(sandbox, artifact, into, entries))
 
-    await keep([artifact for artifact in declared if artifact.service == MAIN])
+    await copy_out([artifact for artifact in declared if artifact.service == MAIN])
     if before_services is not None:
         await before_services()
-    await keep([artifact for artifact in declared if artifact.service != MAIN])
+    await copy_out([artifact for artifact in declared if artifact.service != MAIN])
     _prune_empty(into)
-    if any(entry.status == "ok" for entry in kept) or len(declared) > 1:
+    if any(entry.status == "ok" for entry in entries) or len(declared) > 1:
         into.mkdir(parents=True, exist_ok=True)
-        write_json(into / "manifest.json", [asdict(entry) for entry in kept])
-    return kept
+        write_json(into / "manifest.json", [asdict(entry) for entry in entries])
+    return entries
 
 
-async def place_artifacts(sandbox: Sandbox, kept: Sequence[Kept], held_in: Path) -> None:
-    """Put artifacts at the paths they came from, in another sandbox; directories hold nothing else afterwards."""
-    for entry in kept:
+async def copy_artifacts_in(sandbox: Sandbox, entries: Sequence[ArtifactEntry], directory: Path) -> None:
+    """Copy artifacts into another sandbox, to the paths they came from; directories are emptied before."""
+    for entry in entries:
         if entry.type == "directory" and entry.status in ("ok", "empty"):
             await _empty(sandbox, entry.source)
         if entry.status == "ok" and entry.type == "directory":
-            await sandbox.upload_dir(held_in / entry.destination, entry.source)
+            await sandbox.upload_dir(directory / entry.destination, entry.source)
         elif entry.status == "ok":
-            await sandbox.upload_file(held_in / entry.destination, entry.source)
+            await sandbox.upload_file(directory / entry.destination, entry.source)
 
 
-async def _keep(sandbox: Sandbox, artifact: Artifact, into: Path, kept: Sequence[Kept]) -> Kept:
-    """Copy one artifact, unless what is kept already would overlap with it."""
+async def _copy_out(
+    sandbox: Sandbox, artifact: Artifact, into: Path, entries: Sequence[ArtifactEntry]
+) -> ArtifactEntry:
+    """Copy one artifact, unless it overlaps with one that was copied already."""
     source = artifact.source if artifact.source.startswith("/") else f"{sandbox.workdir.rstrip('/')}/{artifact.source}"
     destination = artifact.destination or source.lstrip("/")
     kind: Kind | None = None
     status: Status = "skipped"
-    if not any(_overlap(destination, other.destination) for other in kept if other.status != "skipped"):
+    if not any(_overlap(destination, other.destination) for other in entries if other.status != "skipped"):
         try:
             kind = await _fetch(service_of(sandbox, artifact.service), source, into / destination)
             status = "empty" if kind is None else "ok"
@@ -92,11 +94,11 @@ async def _keep(sandbox: Sandbox, artifact: Artifact, into: Path, kept: Sequence
         if kind == "directory":
             _drop_excluded(into / destination, artifact.exclude)
             status = "ok" if any((into / destination).iterdir()) else "empty"
-    return Kept(source, destination, kind, status, artifact.exclude, artifact.service)
+    return ArtifactEntry(source, destination, kind, status, artifact.exclude, artifact.service)
 
 
 async def _fetch(service: Service, source: str, target: Path) -> Kind | None:
-    """Download a directory or file and return which it is; it is asked by trying, for a service may have no shell."""
+    """Download a directory or file and return which it is; both are tried, since a service may have no shell to ask."""
     with suppress(FileNotFoundError):
         await service.download_dir(source, target)
         return "directory"
@@ -116,7 +118,7 @@ async def _empty(sandbox: Sandbox, directory: str) -> None:
 
 def _prune_empty(directory: Path) -> None:
     for root, _, _ in os.walk(directory, topdown=False):
-        with suppress(OSError):  # what holds something stays
+        with suppress(OSError):  # it is not empty
             os.rmdir(root)
 
 

@@ -1,13 +1,16 @@
-"""Refuse, before anything starts, what a task declares and the chosen sandbox cannot give: never ignore it silently."""
+"""Checks before anything starts: errors for what cannot be done here, notes for what has no effect."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pytest_benchflow.agents import FREE_AGENTS
+from pytest_benchflow.configfile import filled_variables, resolve_env
 from pytest_benchflow.core.errors import CannotRunHere, UnsupportedError
 from pytest_benchflow.core.files import compose_file
+from pytest_benchflow.core.secrets import secret_values
 from pytest_benchflow.tasks import service_mentions
 
 if TYPE_CHECKING:
@@ -17,68 +20,39 @@ if TYPE_CHECKING:
     from pytest_benchflow.tasks import EnvironmentConfig, Task
 
 
-def unheeded_notes(task: Task, agents: Sequence[Agent]) -> list[str]:
-    """Return a note for every key that a rollout reads and does not act on, where a task is sound without it."""
-    return [f"{task.short_name}: {note}" for note in dict.fromkeys(_notes(task, agents))]
-
-
-def _notes(task: Task, agents: Sequence[Agent]) -> Iterator[str]:
-    if task.config.reward:
-        yield "[reward] has no effect: the verifier's reward counts as it is"
-    if any(agent.calls_model for agent in agents):
-        yield from _of_agents(task.config.environment)
-    yield from _of_environment("environment", task.config.environment)
-    for verifier in (step.verifier for step in task.steps):
-        if verifier.pytest_plugins:
-            yield "[verifier] pytest_plugins has no effect: pytest loads the plugins that the verifier's image has"
-        if verifier.expected_skills:
-            yield "[verifier.memory] expected_skills is not checked"
-        if verifier.environment is not None:
-            yield from _of_environment("verifier.environment", verifier.environment)
-            for key in ("mcp_servers", "skills_dir"):
-                if getattr(verifier.environment, key):
-                    yield f"[verifier.environment] {key} has no effect: no agent works there"
-
-
-def _of_agents(environment: EnvironmentConfig) -> Iterator[str]:
-    if environment.skills_dir:
-        yield "[environment] skills_dir is not given to the agent"
-    for key in ("tools", "include_tags", "exclude_tags"):
-        if any(getattr(server, key) for server in environment.mcp_servers):
-            yield f"[[environment.mcp_servers]] {key} has no effect: the agent gets all tools of the server"
-
-
-def _of_environment(where: str, environment: EnvironmentConfig) -> Iterator[str]:
-    if environment.gpu_types and not environment.gpus:
-        yield f"[{where}] gpu_types has no effect without gpus"
-
-
 _ROOT = (None, 0, "0", "root")
 _POLICIES = ("environment", "verifier", "secrets", "runtime_policy")
-#: What makes no difference to agents that only run the solution, or nothing.
+#: Rules that only concern agents which call a model.
 _POLICIES_OF_AGENTS = ("agent_policy", "nudges", "teams")
+
+
+def check_rollout(task: Task, config: RolloutConfig, backend: Backend, agents: Sequence[Agent]) -> None:
+    """Raise if a rollout cannot run here as its task asks for."""
+    refuse_unsupported(task, backend, agents)
+    refuse_document_user(task, config)
+    require_variables(task)
 
 
 def refuse_unsupported(task: Task, backend: Backend, agents: Sequence[Agent] = ()) -> None:
     """Raise one error that names every key this backend cannot honour."""
     _skip_windows(task, backend)
-    _refuse_agents_without_network(task, agents)
+    _require_network(task, agents)
     _refuse_policies(task, agents)
-    found = [
+    problems = [
         *_environment("environment", task.config.environment, backend.capabilities, builds=_has_dockerfile(task)),
-        *_stages(task, backend),
+        *_steps(task, backend),
         *_services(task, backend.capabilities),
         *_users(task, backend.capabilities),
     ]
-    if found:
+    if problems:
         raise UnsupportedError(
-            f"{task.file}: the {backend.name} sandbox cannot give {', '.join(dict.fromkeys(found))}",
+            f"{task.file}: the {backend.name} sandbox does not support {', '.join(dict.fromkeys(problems))}",
             advice="choose another --bf-sandbox" if backend.capabilities.docker_image else "use --bf-sandbox docker",
         )
 
 
 def refuse_document_user(task: Task, config: RolloutConfig) -> None:
-    """Refuse a simulated user that the task itself describes, unless the configuration brings one in its place."""
+    """Refuse a simulated user that the task describes, unless the configuration replaces it."""
     asks = task.document is not None and task.document.config.user is not None
     own = config.scenes or config.prompts is not None or config.user is not None or config.loop_strategy is not None
     if asks and not own and config.agent not in FREE_AGENTS:
@@ -88,12 +62,26 @@ def refuse_document_user(task: Task, config: RolloutConfig) -> None:
         )
 
 
+def require_variables(task: Task) -> None:
+    """Refuse a task that takes variables from the runner's environment which are not set there."""
+    environment = task.config.environment
+    tables = [("environment.env", environment.env)]
+    tables += [("environment.setup_commands.env", command.env) for command in environment.setup_commands]
+    for verifier in (step.verifier for step in task.steps):
+        tables.append(("verifier.env", verifier.env))
+        if (own := verifier.environment) is not None:
+            tables.append(("verifier.environment.env", own.env))
+            tables += [("verifier.environment.setup_commands.env", command.env) for command in own.setup_commands]
+    for name, table in tables:
+        resolve_env(table, os.environ, f"{task.file}: [{name}]")
+
+
 def _skip_windows(task: Task, backend: Backend) -> None:
     if task.config.environment.os == "windows" and not backend.capabilities.windows:
         raise CannotRunHere(f'[environment] os = "windows": the {backend.name} sandbox runs Linux')
 
 
-def _refuse_agents_without_network(task: Task, agents: Sequence[Agent]) -> None:
+def _require_network(task: Task, agents: Sequence[Agent]) -> None:
     online = [agent.name for agent in agents if agent.calls_model]
     if online and any(step.agent_network.mode == "no-network" for step in task.steps):
         raise UnsupportedError(
@@ -103,11 +91,11 @@ def _refuse_agents_without_network(task: Task, agents: Sequence[Agent]) -> None:
 
 
 def _refuse_policies(task: Task, agents: Sequence[Agent]) -> None:
-    """Refuse what the benchflow table asks for and nobody here would keep: scores without it mean something else."""
+    """Refuse rules of the [benchflow] table that are not enforced here: without them scores mean something else."""
     keys = (*_POLICIES, *(_POLICIES_OF_AGENTS if any(agent.calls_model for agent in agents) else ()))
-    if asked := [key for key in keys if getattr(task.config.benchflow, key)]:
+    if rules := [key for key in keys if getattr(task.config.benchflow, key)]:
         raise UnsupportedError(
-            f"{task.file}: [benchflow] {', '.join(asked)}: not supported here",
+            f"{task.file}: [benchflow] {', '.join(rules)}: not supported here",
             advice="leave it out, or run another task",
         )
 
@@ -130,7 +118,7 @@ def _environment(where: str, environment: EnvironmentConfig, can: Capabilities, 
             yield f"[[{where}.setup_commands]] user"
 
 
-def _stages(task: Task, backend: Backend) -> Iterator[str]:
+def _steps(task: Task, backend: Backend) -> Iterator[str]:
     can = backend.capabilities
     baseline = task.config.environment.network_mode
     if not can.compose and (file := compose_file(task.environment_dir)) is not None:
@@ -156,14 +144,14 @@ def _stages(task: Task, backend: Backend) -> Iterator[str]:
 
 
 def _services(task: Task, can: Capabilities) -> Iterator[str]:
-    """Name the keys that ask for another service than main where none can be reached."""
+    """Yield the keys that name another service than main, for sandboxes without services."""
     for path, service, _ in () if can.services else service_mentions(task):
         table = ".".join(part for part in path[:-1] if isinstance(part, str))
         yield f'{f"[[{table}]]" if isinstance(path[-2], int) else f"[{table}]"} {path[-1]} = "{service}"'
 
 
 def _users(task: Task, can: Capabilities) -> Iterator[str]:
-    """Name the users that a sandbox where only root exists does not have."""
+    """Yield the keys that name a user, for sandboxes where only root exists."""
     if can.users:
         return
     for step in task.steps:
@@ -181,3 +169,60 @@ def _can_restrict(mode: str, can: Capabilities) -> bool:
 
 def _has_dockerfile(task: Task) -> bool:
     return task.environment_dir is not None and (task.environment_dir / "Dockerfile").exists()
+
+
+def override_notes(task: Task, config: RolloutConfig, backend: Backend) -> list[str]:
+    """Return a note if --bf-base-image-override was given and has no effect."""
+    if config.base_image_override is None:
+        return []
+    if not backend.capabilities.docker_image:
+        return [f"--bf-base-image-override has no effect in the {backend.name} sandbox, where FROM is the host"]
+    if task.environment_dir is None or not (task.environment_dir / "Dockerfile").is_file():
+        return ["--bf-base-image-override has no effect on tasks without a Dockerfile"]
+    return []
+
+
+def ignored_key_notes(task: Task, agents: Sequence[Agent]) -> list[str]:
+    """Return a note for every key of the task that has no effect here and does not change what its score means."""
+    return [f"{task.short_name}: {note}" for note in dict.fromkeys(_ignored_keys(task, agents))]
+
+
+def _ignored_keys(task: Task, agents: Sequence[Agent]) -> Iterator[str]:
+    if task.config.reward:
+        yield "[reward] has no effect: the verifier's reward counts as it is"
+    if any(agent.calls_model for agent in agents):
+        yield from _agent_keys(task.config.environment)
+    yield from _environment_keys("environment", task.config.environment)
+    for verifier in (step.verifier for step in task.steps):
+        if verifier.pytest_plugins:
+            yield "[verifier] pytest_plugins has no effect: pytest loads the plugins that the verifier's image has"
+        if verifier.expected_skills:
+            yield "[verifier.memory] expected_skills is not checked"
+        if verifier.environment is not None:
+            yield from _environment_keys("verifier.environment", verifier.environment)
+            for key in ("mcp_servers", "skills_dir"):
+                if getattr(verifier.environment, key):
+                    yield f"[verifier.environment] {key} has no effect: no agent works there"
+
+
+def _agent_keys(environment: EnvironmentConfig) -> Iterator[str]:
+    if environment.skills_dir:
+        yield "[environment] skills_dir is not given to the agent"
+    for key in ("tools", "include_tags", "exclude_tags"):
+        if any(getattr(server, key) for server in environment.mcp_servers):
+            yield f"[[environment.mcp_servers]] {key} has no effect: the agent gets all tools of the server"
+
+
+def _environment_keys(where: str, environment: EnvironmentConfig) -> Iterator[str]:
+    if environment.gpu_types and not environment.gpus:
+        yield f"[{where}] gpu_types has no effect without gpus"
+
+
+def configured_secrets(task: Task, config: RolloutConfig, environ: Mapping[str, str]) -> frozenset[str]:
+    """Return the secrets that the configuration or the task, from the runner's environment, passes to a sandbox."""
+    tables = [task.config.solution.env, *(step.verifier.env for step in task.steps)]
+    for environment in (task.config.environment, *(step.verifier.environment for step in task.steps)):
+        if environment is not None:
+            tables += [environment.env, *(command.env for command in environment.setup_commands)]
+    filled = (filled_variables(table, environ) for table in tables)
+    return frozenset().union(*map(secret_values, (config.agent_env, config.verifier_env, *filled)))

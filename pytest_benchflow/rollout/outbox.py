@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from pytest_benchflow.sandboxes import Sandbox
 
 
-class Letters:
-    """Does nothing for scenes that did not ask for an outbox."""
+class Outbox:
+    """The messages between the roles of a rollout; scenes without an outbox are left as they are."""
 
     def __init__(self, sandbox: Sandbox, recorder: Recorder) -> None:
         self._sandbox = sandbox
-        self._record = recorder
+        self._recorder = recorder
         self._mailbox = Mailbox()
         self._scene: int | None = None
 
     async def deliver(self, turn: PlannedTurn) -> str:
-        """Return the prompt of a turn with what others have written to its role; a new scene begins with none."""
+        """Return the prompt of a turn after the messages to its role; a new scene starts without messages."""
         if not turn.scene.outbox:
             return turn.prompt
         if turn.scene_index != self._scene:
@@ -37,7 +37,7 @@ class Letters:
         return with_messages(turn.prompt, self._mailbox.take(turn.role.name))
 
     async def collect(self, turn: PlannedTurn, user: str | int | None) -> None:
-        """Take out what a turn left; malformed files are noted, not fatal."""
+        """Collect the messages that a turn wrote; malformed files become notes."""
         if not turn.scene.outbox:
             return
         messages, problems = await collect_outbox(
@@ -49,9 +49,9 @@ class Letters:
             roles=[role.name for role in turn.scene.roles],
         )
         self._mailbox.add(messages)
-        self._record.notes += problems
+        self._recorder.notes += problems
         for message in messages:
-            self._record.append_line("scene_messages.jsonl", json.dumps(asdict(message), ensure_ascii=False))
+            self._recorder.append_line("scene_messages.jsonl", asdict(message))
 
 
 OUTBOX = "/app/.outbox"
@@ -59,10 +59,10 @@ MAX_FILES = 100
 MAX_BYTES = 65536
 _TIMEOUT_SEC = 30.0
 
-# The mode comes with its making: a chmod would follow a link that somebody puts there in between.
+# The umask sets the mode: a chmod would follow a link that a process puts there in between.
 _PREPARE = f"rm -rf -- {OUTBOX} && umask 0 && mkdir -p {OUTBOX}"
 
-# Read as the agent's own user: a link in the way leads it nowhere that the agent could not go by itself.
+# Read as the agent's user: through a link it can read only what the agent could read anyway.
 _COLLECT = f"""
 [ -L {OUTBOX} ] && {{ echo 'was replaced by a link' >&2; exit 1; }}
 cd {OUTBOX} 2>/dev/null || {{ echo 'was removed' >&2; exit 1; }}
@@ -91,7 +91,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class OutboxFile:
-    """A file as an agent left it, cut off where it is too long."""
+    """A file that an agent wrote, truncated if it is too long."""
 
     name: str
     content: bytes
@@ -105,7 +105,7 @@ async def prepare_outbox(sandbox: Sandbox) -> None:
 async def collect_outbox(
     sandbox: Sandbox, *, user: str | int | None, scene: str, turn: int, sender: str, roles: Sequence[str]
 ) -> tuple[list[Message], list[str]]:
-    """Take out what a turn left; return the messages, and what is wrong with the rest, which is never fatal."""
+    """Collect and remove the files that a turn wrote; return the messages, and the problems of malformed files."""
     try:
         done = await sandbox.exec(_COLLECT, user=user, timeout_sec=_TIMEOUT_SEC)
     except TimeoutError:
@@ -123,9 +123,9 @@ async def collect_outbox(
     return messages, problems
 
 
-def unpack(printed: str) -> list[OutboxFile]:
+def unpack(output: str) -> list[OutboxFile]:
     """Return the files that the collecting command printed."""
-    pairs = (line.split(" ") for line in printed.splitlines())
+    pairs = (line.split(" ") for line in output.splitlines())
     return [
         OutboxFile(base64.b64decode(name).decode("utf-8", "replace"), base64.b64decode(content))
         for name, content in pairs
@@ -142,7 +142,7 @@ def read_message(file: OutboxFile, *, scene: str, turn: int, sender: str, roles:
     except (ValueError, RecursionError):
         return f"{where} is not JSON"
     if not isinstance(data, dict):
-        return f'{where} is no object {{"to": …, "content": …}}'
+        return f'{where} is not an object {{"to": …, "content": …}}'
     recipient, content = data.get("to", file.name.removesuffix(".json")), data.get("content")
     if not isinstance(content, str) or not content.strip():
         return f"{where} has no text in content"
@@ -163,12 +163,12 @@ class Mailbox:
             self._waiting[message.recipient].append(message)
 
     def take(self, role: str) -> list[Message]:
-        """Hand out what waits for a role."""
+        """Return and remove the messages for a role."""
         return self._waiting.pop(role, [])
 
     @property
     def undelivered(self) -> list[Message]:
-        """What nobody has been given yet."""
+        """The messages that no recipient has received yet."""
         return [message for waiting in self._waiting.values() for message in waiting]
 
 
@@ -176,5 +176,5 @@ def with_messages(prompt: str, messages: Sequence[Message]) -> str:
     """Return a prompt with messages before it."""
     if not messages:
         return prompt
-    said = "\n\n".join(f"**From {message.sender}:**\n{message.content}" for message in messages)
-    return f"Messages from other agents:\n\n{said}\n\n---\n\n{prompt}"
+    texts = "\n\n".join(f"**From {message.sender}:**\n{message.content}" for message in messages)
+    return f"Messages from other agents:\n\n{texts}\n\n---\n\n{prompt}"

@@ -1,152 +1,133 @@
-"""What is known of a rollout while it runs, its directory on disk, and the end of its sandbox."""
+"""The facts of a rollout, recorded as it runs and written to its directory, and the result made from them."""
 
 from __future__ import annotations
 
-import asyncio
 import errno
+import json
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import IO, TYPE_CHECKING, NamedTuple, TypeVar
 
 from pytest_benchflow.agents import AgentOutcome, PromptResult, Session
-from pytest_benchflow.core.errors import BenchflowError, SandboxError, UsageError
+from pytest_benchflow.core.errors import BenchflowError, CannotRunHere, SandboxError, UsageError
+from pytest_benchflow.core.files import write_atomically
 from pytest_benchflow.core.secrets import Redactor
 from pytest_benchflow.core.text import shortened
 from pytest_benchflow.core.types import Event, Json
-from pytest_benchflow.rollout.result import CheckSummary, ErrorInfo, RolloutResult, StepResult, Tokens
-from pytest_benchflow.rollout.trajectory import (
+from pytest_benchflow.rollout.result import (
     TRAJECTORY,
-    Trajectory,
-    as_json,
+    CheckSummary,
+    ErrorInfo,
+    RolloutResult,
+    StepResult,
+    Tokens,
+    combine_steps,
     read_trajectory,
-    utc_now,
-    write_json,
-    write_text,
 )
 from pytest_benchflow.verify import primary_reward
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout.config import RolloutConfig
-    from pytest_benchflow.rollout.step_run import StepRun
     from pytest_benchflow.sandboxes import Sandbox
-    from pytest_benchflow.tasks import Task
-    from pytest_benchflow.verify import Checks
-
-
-STOP_TIMEOUT_SEC = 60.0
-_RECOVER_TIMEOUT_SEC = 30.0
-_SHOWN_FILES = 5
-_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
-
-
-def describe(error: BaseException, recorder: Recorder) -> ErrorInfo:
-    """Describe what ended a rollout; of what nobody foresaw the traceback is kept."""
-    if isinstance(error, OSError) and error.errno in _NO_ROOM:
-        advice = "make room, or choose another --bf-jobs-dir"
-        error = BenchflowError(f"results cannot be written: {error.strerror}", advice=advice)
-    if not isinstance(error, BenchflowError):
-        if recorder.directory is not None:
-            with suppress(OSError):
-                write_text(recorder.directory / "exception.txt", "".join(traceback.format_exception(error)))
-        error = BenchflowError(f"{type(error).__name__}: {error}", advice="a bug in the harness; see exception.txt")
-    return ErrorInfo.of(error, recorder.phase)
-
-
-def write_result(recorder: Recorder) -> RolloutResult:
-    """Write the result and return it; that it cannot be written is the result then."""
-    try:
-        return recorder.write()
-    except OSError as error:
-        recorder.error = recorder.error or describe(error, recorder)
-        return recorder.result()
-
-
-def write_sandbox_facts(recorder: Recorder, sandbox: Sandbox) -> None:
-    """Write `sandbox.json`, so that what a killed run leaves can be found."""
-    assert recorder.directory is not None  # setup() made it
-    facts = {"sandbox": recorder.sandbox, "id": sandbox.id, "workdir": sandbox.workdir}
-    write_json(recorder.directory / "sandbox.json", {**facts, "notes": [*sandbox.notes]})
-
-
-async def recover(work: StepRun) -> None:
-    """Keep the logs and artifacts of agents whose rollout broke, as far as they can still be had."""
-    with suppress(Exception):
-        async with asyncio.timeout(_RECOVER_TIMEOUT_SEC):
-            await work.recover()
-
-
-async def end_sandbox(recorder: Recorder, sandbox: Sandbox, *, may_keep: bool) -> None:
-    """Stop the sandbox, unless it is to be kept; one that cannot outlive its runner leaves its workspace."""
-    keep = may_keep and recorder.config.keeps_sandbox(passed=recorder.result().passed)
-    if keep and not sandbox.capabilities.survives_runner:
-        await _keep_workspace(recorder, sandbox)
-    await sandbox.stop(delete=not keep)
-    recorder.notes += [note for note in sandbox.notes if note not in recorder.notes]
-    if keep:
-        write_sandbox_facts(recorder, sandbox)
-
-
-def mask_secrets(recorder: Recorder) -> None:
-    """Look once more for secrets in everything that was written, and mask what is found."""
-    if recorder.directory is not None and (found := recorder.redactor.scrub(recorder.directory)):
-        more = f" and {len(found) - _SHOWN_FILES} more" if len(found) > _SHOWN_FILES else ""
-        recorder.notes.append(f"a secret was masked in {', '.join(found[:_SHOWN_FILES])}{more}")
-
-
-async def _keep_workspace(recorder: Recorder, sandbox: Sandbox) -> None:
-    assert recorder.directory is not None  # setup() made it
-    where = f"{recorder.sandbox} sandboxes end with their rollout"
-    try:
-        async with asyncio.timeout(STOP_TIMEOUT_SEC / 2):
-            await sandbox.download_dir(sandbox.workdir, recorder.directory / "workspace")
-    except (BenchflowError, OSError) as error:
-        recorder.notes.append(f"{where}, and {sandbox.workdir} could not be copied: {error}")
-    else:
-        recorder.notes.append(f"{where}: {sandbox.workdir} is kept as workspace/ beside its result.json")
+    from pytest_benchflow.tasks import Task, TaskStep
+    from pytest_benchflow.verify import Verification
 
 
 N = TypeVar("N", int, float)
 
+_SHOWN_FILES = 5
+_MAX_ATTEMPTS = 10_000
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
+#: Agents may send half a character; escaped like this it is still valid JSON.
+_ESCAPE = "backslashreplace"
+
+
+def write_json(path: Path, data: object) -> None:
+    """Replace a file by JSON atomically: a reader, or a kill at any moment, sees the old file or the new one."""
+    write_text(path, _as_json(data))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a file atomically."""
+    write_atomically(path, text, errors=_ESCAPE)
+
+
+def utc_now() -> str:
+    """Return the time as ISO 8601 in UTC."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def _as_json(data: object) -> str:
+    return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+
+
+class Trajectory:
+    """Append events as they happen, one JSON object per line, so that a kill loses at most the last one."""
+
+    def __init__(self, path: Path, redact: Callable[[str], str] = str) -> None:
+        self._path = path
+        self._redact = redact
+        self._file: IO[str] | None = None
+        self.n_events = 0
+
+    def append(self, event: Event, **where: Json) -> None:
+        """Stamp an event with its time and number and write it through."""
+        if self._file is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._path.open("a", encoding="utf-8", errors=_ESCAPE)
+        self.n_events += 1
+        line = {"seq": self.n_events, "ts": round(time.time(), 3), **where, **event}
+        self._file.write(self._redact(json.dumps(line, ensure_ascii=False)) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file; idempotent."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class VerifiedStep(NamedTuple):
+    """The verification of a step, and the outcome of the agent before it."""
+
+    verification: Verification
+    agent_outcome: AgentOutcome | None
+
 
 class Recorder:
-    """Collects the facts of one rollout; `result()` may be taken at any time."""
+    """Collects the facts of one rollout as they are reported; `result()` derives the result from them at any time."""
 
-    def __init__(self, config: RolloutConfig, task: Task) -> None:
+    def __init__(self, config: RolloutConfig, task: Task, *, agent: str, model: str | None = None) -> None:
         self.config = config
         self.task = task
-        self.directory: Path | None = None
+        self.agent = agent
+        self.model = model
         self.name = config.name_for(task.short_name)
         self.sandbox = config.sandbox
-        self.agent = config.primary_agent
-        self.model = config.primary_model
+        """Name of the backend; the one that `auto` stands for is known after it was chosen."""
         self.digest: str | None = None
+        self.directory: Path | None = None
+        self.redactor = Redactor()
         self.phase = "create"
-        self.rewards: dict[str, float] | None = None
-        self.checks: Checks | None = None
+        self.timing: dict[str, float] = {}
+        self.session_names: list[tuple[str | None, str | None]] = []
+        """What the agent of each session calls itself, and its version."""
+        self.prompts: list[str] = []
+        self.prompt_results: list[PromptResult] = []
+        self.verified_steps: dict[str | None, VerifiedStep] = {}
         self.verifier_tail: str | None = None
+        self.notes: list[str] = []
         self.error: ErrorInfo | None = None
         self.skipped: str | None = None
-        self.outcome: AgentOutcome | None = None
-        self.detail: str | None = None
-        self.n_tool_calls = 0
-        self.tokens = Tokens()
-        self.cost_usd: float | None = None
-        self.message: str | None = None
-        self.agent_name: str | None = None
-        self.agent_version: str | None = None
-        self.prompts: list[str] = []
-        self.redactor = Redactor()
-        self.steps: list[StepResult] = []
-        self.notes: list[str] = []
-        self.timing: dict[str, float] = {}
-        self.started_at = utc_now()
-        self._began = time.monotonic()
-        self._trajectory: Trajectory | None = None
         self.is_written = False
+        self._started_at = utc_now()
+        self._start = time.monotonic()
+        self._trajectory: Trajectory | None = None
 
     def make_directory(self, job: Path) -> Path:
         """Claim a directory of this rollout's own in the job; a rollout run again gets the next one."""
@@ -160,7 +141,7 @@ class Recorder:
             try:
                 directory.mkdir()
             except FileExistsError:
-                if attempt > 10_000:
+                if attempt > _MAX_ATTEMPTS:
                     raise SandboxError(f"{directory} and all its successors exist") from None
                 continue
             self.directory = directory
@@ -168,16 +149,62 @@ class Recorder:
             return directory
         raise AssertionError("unreachable")
 
+    @contextmanager
+    def in_phase(self, phase: str) -> Iterator[None]:
+        """Add the time spent inside to `phase`."""
+        self.phase = phase
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self.timing[phase] = round(self.timing.get(phase, 0.0) + time.monotonic() - start, 4)
+
+    def add_session(self, session: Session) -> None:
+        """Add what the agent of a new session calls itself."""
+        self.session_names.append((getattr(session, "agent_name", None), getattr(session, "agent_version", None)))
+
+    def add_prompt(self, prompt: str) -> None:
+        """Add a prompt that is about to be sent."""
+        self.prompts.append(prompt)
+        if self.directory is not None:
+            write_text(self.directory / "prompts.json", self.redactor.text(_as_json(self.prompts)))
+
+    def add_verification(self, step: TaskStep, verification: Verification) -> None:
+        """Add the verification of a step; a second one of the same step replaces the first."""
+        last = self.last_prompt_result
+        self.verified_steps[step.name] = VerifiedStep(verification, None if last is None else last.outcome)
+
+    def add_error(self, error: BaseException) -> None:
+        """Add what ended the rollout: the reason to skip it, or an error; a traceback is kept of unexpected ones."""
+        if isinstance(error, CannotRunHere):
+            self.skipped = str(error)
+            return
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            advice = "make room, or choose another --bf-jobs-dir"
+            error = BenchflowError(f"results cannot be written: {error.strerror}", advice=advice)
+        if not isinstance(error, BenchflowError):
+            if self.directory is not None:
+                with suppress(OSError):
+                    write_text(self.directory / "exception.txt", "".join(traceback.format_exception(error)))
+            error = BenchflowError(f"{type(error).__name__}: {error}", advice="a bug in the harness; see exception.txt")
+        self.error = ErrorInfo.of(error, self.phase)
+
     def emit(self, event: Event, **where: Json) -> None:
         """Append an event to the trajectory on disk, with where in the rollout it happened."""
         if self._trajectory is not None:
             self._trajectory.append(event, **{key: value for key, value in where.items() if value is not None})
 
-    def append_line(self, name: str, line: str) -> None:
-        """Append a line to a file of the rollout."""
+    def append_line(self, name: str, line: Json) -> None:
+        """Append a line of JSON to a file of the rollout."""
         if self.directory is not None:
-            with (self.directory / name).open("a", encoding="utf-8", errors="backslashreplace") as file:
-                file.write(self.redactor.text(line) + "\n")
+            text = self.redactor.text(json.dumps(line, ensure_ascii=False))
+            with (self.directory / name).open("a", encoding="utf-8", errors=_ESCAPE) as file:
+                file.write(text + "\n")
+
+    @property
+    def last_prompt_result(self) -> PromptResult | None:
+        """How the last prompt ended, None before the first one."""
+        return self.prompt_results[-1] if self.prompt_results else None
 
     @property
     def n_events(self) -> int:
@@ -188,43 +215,13 @@ class Recorder:
         """Return the events from number `since` on, read back from disk."""
         return [] if self.directory is None else read_trajectory(self.directory, since)
 
-    def connected(self, session: Session) -> None:
-        """Remember what the agent calls itself; the first one counts."""
-        self.agent_name = self.agent_name or getattr(session, "agent_name", None)
-        self.agent_version = self.agent_version or getattr(session, "agent_version", None)
-
-    def prompting(self, prompt: str) -> None:
-        """Add a prompt that is about to be sent."""
-        self.prompts.append(prompt)
-        if self.directory is not None:
-            write_text(self.directory / "prompts.json", self.redactor.text(as_json(self.prompts)))
-
-    def prompted(self, result: PromptResult) -> None:
-        """Add the end of one prompt."""
-        self.outcome, self.detail = result.outcome, result.detail
-        self.message = result.message or self.message
-        self.n_tool_calls += result.n_tool_calls
-        used = result.usage
-        self.tokens = Tokens(
-            input=_added(self.tokens.input, used.input),
-            output=_added(self.tokens.output, used.output),
-            cached=_added(self.tokens.cached, used.cached),
-        )
-        self.cost_usd = _added(self.cost_usd, used.cost_usd)
-
-    @contextmanager
-    def in_phase(self, phase: str) -> Iterator[None]:
-        """Add the time spent inside to `phase`."""
-        self.phase = phase
-        began = time.monotonic()
-        try:
-            yield
-        finally:
-            self.timing[phase] = round(self.timing.get(phase, 0.0) + time.monotonic() - began, 4)
-
     def result(self) -> RolloutResult:
         """Return the result as far as it is known."""
-        checks, redact = self.checks, self.redactor.text
+        redact = self.redactor.text
+        agent_names, agent_versions = zip(*self.session_names, strict=True) if self.session_names else ((), ())
+        last, usages = self.last_prompt_result, [result.usage for result in self.prompt_results]
+        messages = [result.message for result in self.prompt_results if result.message]
+        rewards = None if self.error else self._rewards()
         return RolloutResult(
             task_name=self.task.name,
             task_path=str(self.task.path),
@@ -232,49 +229,85 @@ class Recorder:
             rollout_name=self.name,
             key=self.config.key,
             agent=self.agent,
-            agent_name=self.agent_name,
-            agent_version=self.agent_version,
+            agent_name=next(filter(None, agent_names), None),
+            agent_version=next(filter(None, agent_versions), None),
             model=self.model,
             scene=self.config.scene,
             trial=self.config.trial,
             sandbox=self.sandbox,
             threshold=self.config.threshold,
-            rewards=None if self.error else self.rewards,
-            reward=primary_reward(self.rewards) if self.rewards and not self.error else None,
+            rewards=rewards,
+            reward=primary_reward(rewards) if rewards else None,
             error=self.error and self.error.model_copy(update={"message": redact(self.error.message)}),
             skipped=self.skipped,
-            agent_outcome=self.outcome,
-            agent_detail=self.detail and redact(self.detail),
-            last_message=self.message and redact(shortened(self.message)),
-            n_tool_calls=self.n_tool_calls,
+            agent_outcome=None if last is None else last.outcome,
+            agent_detail=redact(last.detail) if last is not None and last.detail is not None else None,
+            last_message=redact(shortened(messages[-1])) if messages else None,
+            n_tool_calls=sum(result.n_tool_calls for result in self.prompt_results),
             n_prompts=len(self.prompts),
-            tokens=self.tokens,
-            cost_usd=self.cost_usd,
-            checks=checks
-            and CheckSummary(
-                passed=len(checks.passed), failed=len(checks.failed), failing=[*map(redact, checks.failed)]
+            tokens=Tokens(
+                input=_total(usage.input for usage in usages),
+                output=_total(usage.output for usage in usages),
+                cached=_total(usage.cached for usage in usages),
             ),
+            cost_usd=_total(usage.cost_usd for usage in usages),
+            checks=self._check_summary(),
             verifier_tail=self.verifier_tail and redact(self.verifier_tail),
-            steps=self.steps,
+            steps=[
+                StepResult(name=name, rewards=step.verification.rewards, agent_outcome=step.agent_outcome)
+                for name, step in self.verified_steps.items()
+                if name is not None
+            ],
             notes=[*map(redact, self.notes)],
-            timing={**self.timing, "total": round(time.monotonic() - self._began, 4)},
-            started_at=self.started_at,
+            timing={**self.timing, "total": round(time.monotonic() - self._start, 4)},
+            started_at=self._started_at,
             finished_at=utc_now(),
             rollout_dir=self.directory,
         )
 
     def write(self) -> RolloutResult:
-        """Write `result.json` and `timing.json` and return the result."""
+        """Write `result.json` and `timing.json` and return the result; a failure to write them becomes its error."""
         result = self.result()
         self.is_written = True
-        if self._trajectory is not None:
-            self._trajectory.close()
-        if self.directory is not None:
-            write_json(self.directory / "timing.json", result.timing)
-            write_json(self.directory / "result.json", result.model_dump(mode="json"))
+        try:
+            if self._trajectory is not None:
+                self._trajectory.close()
+            if self.directory is not None:
+                write_json(self.directory / "timing.json", result.timing)
+                write_json(self.directory / "result.json", result.model_dump(mode="json"))
+        except OSError as error:
+            if self.error is None:
+                self.add_error(error)
+            return self.result()
         return result
 
+    def write_sandbox(self, sandbox: Sandbox) -> None:
+        """Write `sandbox.json`, so that what a killed run leaves can be found."""
+        assert self.directory is not None  # setup() made it
+        facts = {"sandbox": self.sandbox, "id": sandbox.id, "workdir": sandbox.workdir}
+        write_json(self.directory / "sandbox.json", {**facts, "notes": [*sandbox.notes]})
 
-def _added(total: N | None, more: N | None) -> N | None:
-    """Add what is known; two unknowns stay unknown."""
-    return more if total is None else total if more is None else total + more
+    def mask_secrets(self) -> None:
+        """Look once more for secrets in everything that was written, and mask them."""
+        if self.directory is not None and (files := self.redactor.scrub(self.directory)):
+            more = f" and {len(files) - _SHOWN_FILES} more" if len(files) > _SHOWN_FILES else ""
+            self.notes.append(f"a secret was masked in {', '.join(files[:_SHOWN_FILES])}{more}")
+
+    def _rewards(self) -> dict[str, float] | None:
+        steps = [step.verification.rewards for step in self.verified_steps.values()]
+        return combine_steps(steps, self.task.config.multi_step_reward_strategy) if steps else None
+
+    def _check_summary(self) -> CheckSummary | None:
+        """Return the named checks of the step that was verified last."""
+        verifications = [step.verification for step in self.verified_steps.values()]
+        checks = verifications[-1].checks if verifications else None
+        if checks is None:
+            return None
+        failing = [*map(self.redactor.text, checks.failed)]
+        return CheckSummary(passed=len(checks.passed), failed=len(checks.failed), failing=failing)
+
+
+def _total(numbers: Iterable[N | None]) -> N | None:
+    """Add the numbers that are known; None if none is."""
+    known = [number for number in numbers if number is not None]
+    return sum(known) if known else None

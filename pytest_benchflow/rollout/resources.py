@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections.abc import Awaitable
-from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_benchflow.agents import AgentRegistry
-from pytest_benchflow.rollout.build_overrides import make_context
+from pytest_benchflow.rollout.setup import make_context
 from pytest_benchflow.sandboxes import CONTEXT_PREFIX, SandboxRegistry
-from pytest_benchflow.services import ServiceRegistry
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout.config import RolloutConfig
     from pytest_benchflow.sandboxes import Backend
+    from pytest_benchflow.services import ServiceRegistry
     from pytest_benchflow.tasks import Task
 
 
@@ -29,21 +28,29 @@ class Resources:
     ) -> None:
         self.agents = agents
         self.sandboxes = sandboxes
-        self.services = services or ServiceRegistry()
+        self._services = services
         self._backends: dict[str, asyncio.Task[Backend]] = {}
         self._digests: dict[str, str] = {}
         self._contexts: dict[tuple[Path, str | None, Path | None], asyncio.Task[Path]] = {}
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
 
+    @cached_property
+    def services(self) -> ServiceRegistry:
+        """The services that configurations can name."""
+        from pytest_benchflow.services import ServiceRegistry
+
+        return ServiceRegistry() if self._services is None else self._services
+
     @classmethod
-    def of_this_machine(cls) -> Resources:
-        """Return resources with everything that is installed here."""
-        agents = AgentRegistry()
-        agents.load_entry_points()
-        return cls(agents, SandboxRegistry())
+    def with_defaults(cls, agents: AgentRegistry | None = None, sandboxes: SandboxRegistry | None = None) -> Resources:
+        """Return resources with these registries, or with new ones that have everything installed on this machine."""
+        if agents is None:
+            agents = AgentRegistry()
+            agents.load_entry_points()
+        return cls(agents, sandboxes or SandboxRegistry())
 
     async def backend(self, name: str) -> Backend:
-        """Return the backend called `name`, checked once; all rollouts that ask get the same answer."""
+        """Return the backend called `name`, checked once; all rollouts get the same one, or the same error."""
         resolved, _ = self.sandboxes.resolve(name)
         if resolved not in self._backends:
             self._backends[resolved] = asyncio.ensure_future(self._open(resolved))
@@ -56,22 +63,21 @@ class Resources:
             self._digests[key] = await asyncio.to_thread(task.digest)
         return self._digests[key]
 
-    async def prepared(self, task: Task, config: RolloutConfig) -> Task:
-        """Return the task with the build context that the configuration asks for, made once per run."""
+    async def build_context(self, task: Task, config: RolloutConfig) -> Path | None:
+        """Return the build context of a task: its own, or the copy that the configuration asks for."""
         directory, base, root = task.environment_dir, config.base_image_override, config.context_root
         if directory is None or (base is None and root is None) or not (directory / "Dockerfile").is_file():
-            return task
+            return directory
         key = (directory, base, root)
         if key not in self._contexts:
             if self._scratch is None:
                 self._scratch = tempfile.TemporaryDirectory(prefix=f"{CONTEXT_PREFIX}{os.getpid()}-")
             target = Path(self._scratch.name) / str(len(self._contexts)) / directory.name
-            making = asyncio.to_thread(make_context, directory, target, base_image=base, root=root)
-            self._contexts[key] = asyncio.ensure_future(_then(making, target))
-        return replace(task, environment_dir=await asyncio.shield(self._contexts[key]))
+            self._contexts[key] = asyncio.ensure_future(_make_context(directory, target, base, root))
+        return await asyncio.shield(self._contexts[key])
 
     async def aclose(self) -> None:
-        """End every backend and remove what was made for them."""
+        """Close every backend and remove the build contexts."""
         for opening in self._backends.values():
             if not opening.done():
                 opening.cancel()
@@ -90,6 +96,6 @@ class Resources:
         return backend
 
 
-async def _then(making: Awaitable[None], target: Path) -> Path:
-    await making
+async def _make_context(directory: Path, target: Path, base: str | None, root: Path | None) -> Path:
+    await asyncio.to_thread(make_context, directory, target, base_image=base, root=root)
     return target

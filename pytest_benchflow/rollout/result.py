@@ -1,7 +1,11 @@
-"""What a rollout gives: the object users get and the record on disk and in reports are the same model."""
+"""The result of a rollout: users, `result.json` and reports have the same model; and its trajectory on disk."""
 
 from __future__ import annotations
 
+import json
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -11,7 +15,8 @@ from pytest_benchflow.agents import AgentOutcome
 from pytest_benchflow.core.errors import BenchflowError, Category
 from pytest_benchflow.core.text import printable
 from pytest_benchflow.core.types import Event
-from pytest_benchflow.rollout.trajectory import read_trajectory
+
+TRAJECTORY = "trajectory/acp_trajectory.jsonl"
 
 
 class _Record(BaseModel):
@@ -76,10 +81,10 @@ class RolloutResult(_Record):
     rewards: dict[str, float] | None = None
     reward: float | None = None
     error: ErrorInfo | None = None
-    skipped: str | None = Field(default=None, description="why the rollout makes no sense here")
+    skipped: str | None = Field(default=None, description="why the rollout was skipped")
     agent_outcome: AgentOutcome | None = None
     agent_detail: str | None = None
-    last_message: str | None = Field(default=None, description="the last thing the agent said, shortened")
+    last_message: str | None = Field(default=None, description="the last message of the agent, shortened")
     n_tool_calls: int = 0
     n_prompts: int = 0
     tokens: Tokens = Tokens()
@@ -94,9 +99,18 @@ class RolloutResult(_Record):
     rollout_dir: Path | None = None
 
     @property
+    def status(self) -> Literal["passed", "failed", "error", "skipped"]:
+        """The outcome in one word; this is the only place that decides it."""
+        if self.skipped is not None:
+            return "skipped"
+        if self.error is not None or self.reward is None:
+            return "error"
+        return "passed" if self.reward >= self.threshold else "failed"
+
+    @property
     def passed(self) -> bool:
         """Whether the reward reaches the threshold."""
-        return self.reward is not None and self.error is None and self.reward >= self.threshold
+        return self.status == "passed"
 
     @property
     def trajectory(self) -> list[Event]:
@@ -125,11 +139,32 @@ class RolloutResult(_Record):
         verifying = self.error is not None and self.error.category in (Category.VERIFIER, Category.REWARD)
         return self.error.message if self.error is not None and verifying else None
 
-    @property
-    def status(self) -> Literal["passed", "failed", "error", "skipped"]:
-        """The outcome in one word."""
-        if self.skipped is not None:
-            return "skipped"
-        if self.error is not None or self.reward is None:
-            return "error"
-        return "passed" if self.passed else "failed"
+
+def reaches_minimum(rewards: Mapping[str, float], minimum: float | Mapping[str, float] | None) -> bool:
+    """Return whether the rewards of a step are enough to go on; a missing key never is."""
+    if minimum is None:
+        return True
+    minimums = minimum if isinstance(minimum, Mapping) else {"reward": minimum}
+    return all(rewards.get(key, -math.inf) >= least for key, least in minimums.items())
+
+
+def combine_steps(steps: Sequence[Mapping[str, float]], strategy: Literal["mean", "final"] | None) -> dict[str, float]:
+    """Return the rewards of the whole task: per key the mean over the steps that ran, or those of the last one."""
+    if strategy == "final":
+        return dict(steps[-1])
+    keys = dict.fromkeys(key for rewards in steps for key in rewards)
+    return {key: math.fsum(rewards.get(key, 0.0) for rewards in steps) / len(steps) for key in keys}
+
+
+def read_trajectory(rollout_dir: Path, since: int = 0) -> list[Event]:
+    """Return the events of a rollout after the first `since`; a line cut short by a kill is left out."""
+    try:
+        with (rollout_dir / TRAJECTORY).open(encoding="utf-8", errors="replace") as file:
+            lines = file.readlines()[since:]
+    except FileNotFoundError:
+        return []
+    events = []
+    for line in lines:
+        with suppress(ValueError):
+            events.append(json.loads(line))
+    return events

@@ -7,29 +7,17 @@ import os
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Final
 
 from pytest_benchflow.agents import Agent, AgentRegistry, Session
 from pytest_benchflow.core.errors import BenchflowError, CannotRunHere, Category, UsageError
-from pytest_benchflow.rollout.checks import refuse_document_user, refuse_unsupported, unheeded_notes
-from pytest_benchflow.rollout.config import RolloutConfig
-from pytest_benchflow.rollout.limits import combine, hard_deadline, reaches
-from pytest_benchflow.rollout.outbox import Letters
-from pytest_benchflow.rollout.recorder import (
-    STOP_TIMEOUT_SEC,
-    Recorder,
-    describe,
-    end_sandbox,
-    mask_secrets,
-    recover,
-    write_result,
-    write_sandbox_facts,
-)
+from pytest_benchflow.rollout.checks import check_rollout, configured_secrets, ignored_key_notes, override_notes
+from pytest_benchflow.rollout.config import RolloutConfig, hard_deadline
+from pytest_benchflow.rollout.recorder import Recorder, write_json
 from pytest_benchflow.rollout.resources import Resources
-from pytest_benchflow.rollout.result import RolloutResult, StepResult
-from pytest_benchflow.rollout.roles import RoleAgents
+from pytest_benchflow.rollout.result import RolloutResult, reaches_minimum
 from pytest_benchflow.rollout.scenes import (
     PlannedTurn,
     Role,
@@ -39,25 +27,16 @@ from pytest_benchflow.rollout.scenes import (
     plan_turns,
     session_key,
 )
-from pytest_benchflow.rollout.sessions import AgentSessions, Executed, may_go_on
-from pytest_benchflow.rollout.setup import (
-    agent_spec,
-    check_services,
-    override_notes,
-    put_uploads,
-    run_hooks,
-    run_setup_commands,
-    secrets_handed_out,
-    wait_until_healthy,
-)
-from pytest_benchflow.rollout.step_run import StepRun, demand_variables
-from pytest_benchflow.rollout.trajectory import write_json
-from pytest_benchflow.rollout.user_loop import SoftVerification, UserLoop, softly_verified
+from pytest_benchflow.rollout.sessions import AgentSessions, Execution, RoleAgents, can_continue
+from pytest_benchflow.rollout.setup import STOP_TIMEOUT_SEC, agent_spec, prepare_environment, prepare_step, stop_sandbox
+from pytest_benchflow.rollout.step_run import SoftVerification, StepRun
 from pytest_benchflow.sandboxes import SandboxRegistry
-from pytest_benchflow.services import start_services
 from pytest_benchflow.tasks import load_task
 
 if TYPE_CHECKING:
+    from pytest_benchflow.core.types import Json
+    from pytest_benchflow.rollout.outbox import Outbox
+    from pytest_benchflow.rollout.user_loop import UserLoop
     from pytest_benchflow.sandboxes import Sandbox
     from pytest_benchflow.tasks import Task, TaskStep
 
@@ -65,7 +44,11 @@ if TYPE_CHECKING:
 class Rollout:
     """One agent, or a scene of several, on one task, once.
 
-    `run()` does everything; each phase can also be awaited by itself, in order.
+    `run()` does all phases; each can also be awaited by itself, in order. A failure in `run()` is the error of its
+    result; a single phase raises it, and a phase called too early or too late raises a UsageError.
+
+        rollout = await Rollout.create(RolloutConfig(task_path="tasks/hello", agent="oracle"))
+        result = await rollout.run()
     """
 
     def __init__(
@@ -76,40 +59,38 @@ class Rollout:
         *,
         on_phase: Callable[[Rollout, str], None] | None = None,
     ) -> None:
-        self.config = config
-        self.task = task
-        self.recorder = Recorder(config, task)
+        self.config: Final = config
+        self.task: Final = task
         self._resources = resources
         self._on_phase = on_phase
         self._scenes = _scenes_of(config, task)
-        self._user_loop = UserLoop.of(config, self._scenes)
+        self._user_loop = _user_loop(config, self._scenes)
         self._role_agents = RoleAgents(config, resources.agents, task)
         self.agent: Agent = resources.agents.get(self._first_role.agent)
-        self.recorder.agent, self.recorder.model = self.agent.name, self._first_role.model
-        self._services = resources.services.all_of(config.services)
-        self._work: StepRun | None = None
+        self.recorder = Recorder(config, task, agent=self.agent.name, model=self._first_role.model)
+        self._services = resources.services.all_of(config.services) if config.services else []
+        self._step_run: StepRun | None = None
         self._sessions: AgentSessions | None = None
         self._n_soft = 0
         self._started = False
-        self._ready = False
         self._interrupted = False
         self._closed = False
         self._owns_resources = False
 
     @classmethod
     async def create(cls, config: RolloutConfig, resources: Resources | None = None) -> Rollout:
-        """Load the task and make the rollout; nothing starts yet. Without resources it brings its own."""
+        """Load the task and make the rollout; nothing starts yet. Without `resources` it makes and closes its own."""
         task = load_task(config.task_path)
         if resources is not None:
             return cls(config, resources, task)
-        rollout = cls(config, Resources.of_this_machine(), task)
+        rollout = cls(config, Resources.with_defaults(), task)
         rollout._owns_resources = True
         return rollout
 
     @property
     def sandbox(self) -> Sandbox:
         """The agent's sandbox."""
-        return self._step().sandbox
+        return self._require_step_run().sandbox
 
     @property
     def env(self) -> Sandbox:
@@ -122,37 +103,35 @@ class Rollout:
         return self.recorder.result()
 
     async def run(self) -> RolloutResult:
-        """Do all phases and return the result; only cancellation gets out, every failure is in the result."""
-        if self._work is not None or self._closed:
+        """Do all phases and return the result; every failure is in the result, only a cancellation is raised."""
+        if self._step_run is not None or self._closed:
             raise UsageError("the rollout has run already", advice="make a new one for another run")
 
-        async def everything() -> None:
+        async def all_phases() -> None:
             await self.setup()
             await self.start()
             await self.install_agent()
             await self._run_steps()
 
-        return await self._guarded(everything())
+        return await self._run_to_result(all_phases())
 
     async def finish(self) -> RolloutResult:
         """Do what is left of a rollout whose agent is installed, and return the result as `run()` does."""
-        return await self._guarded(self._run_steps())
+        return await self._run_to_result(self._run_steps())
 
     async def setup(self) -> None:
         """Check everything that can be checked without cost, and make the result directory."""
-        if self._work is not None:
+        if self._step_run is not None:
             raise UsageError("the rollout is set up already", advice="make a new one for another run")
         with self._phase("setup"):
             plan_turns(self._scenes, base_prompt="")
             self._role_agents.require(role for scene in self._scenes for role in scene.roles)
             self.recorder.redactor.add(
-                self._role_agents.secrets | secrets_handed_out(self.task, self.config, os.environ)
+                self._role_agents.secrets | configured_secrets(self.task, self.config, os.environ)
             )
             backend = await self._resources.backend(self.config.sandbox)
             self.recorder.sandbox = backend.name
-            refuse_unsupported(self.task, backend, self._role_agents.agents)
-            refuse_document_user(self.task, self.config)
-            demand_variables(self.task)
+            check_rollout(self.task, self.config, backend, self._role_agents.agents)
             directory = self.recorder.make_directory(self.config.jobs_dir / (self.config.job_name or ""))
             self.recorder.digest = await self._resources.digest(self.task)
             facts = {
@@ -162,39 +141,33 @@ class Rollout:
             }
             write_json(directory / "config.json", {**facts, **self.config.public(), "sandbox": backend.name})
             self.recorder.notes += [*override_notes(self.task, self.config, backend), *self._role_agents.notes]
-            self.recorder.notes += unheeded_notes(self.task, self._role_agents.agents)
-            self.task = await self._resources.prepared(self.task, self.config)
+            self.recorder.notes += ignored_key_notes(self.task, self._role_agents.agents)
+            build_dir = await self._resources.build_context(self.task, self.config)
             mounts = await self._role_agents.prepare_on_host(directory / "agent")
-            sandbox = backend.create(agent_spec(self.task, self.config, self.recorder.name, mounts))
-            self._work = StepRun(self.config, self.task, self.task.steps[0], self.recorder, backend, sandbox)
+            spec = agent_spec(self.task, self.config, self.recorder.name, build_dir=build_dir, mounts=mounts)
+            self._step_run = StepRun(
+                self.config, self.task, self.task.steps[0], self.recorder, backend, build_dir, backend.create(spec)
+            )
 
     async def start(self) -> None:
-        """Start the sandbox and bring it to where an agent can begin."""
-        work = self._step()
-        environment = self.task.config.environment
+        """Start the sandbox and prepare the first step in it."""
+        step_run = self._require_step_run()
         with self._phase("start"):
-            await work.sandbox.start()
+            await step_run.sandbox.start()
             self._started = True
-            self.recorder.notes += work.sandbox.notes
-            write_sandbox_facts(self.recorder, work.sandbox)
-            check_services(work.sandbox, self.task)
-            await put_uploads(work.sandbox, self.config.uploads)
-            where = f"{self.task.file}: [environment.setup_commands.env]"
-            await run_setup_commands(work.sandbox, environment.setup_commands, where)
-            await start_services(work.sandbox, self._services)
-            await run_hooks(work.sandbox, self.config)
-            if environment.healthcheck is not None:
-                await wait_until_healthy(work.sandbox, environment.healthcheck)
-            await work.prepare()
+            self.recorder.notes += step_run.sandbox.notes
+            self.recorder.write_sandbox(step_run.sandbox)
+            await prepare_environment(step_run.sandbox, self.task, self.config, self._services)
+            await prepare_step(step_run.sandbox, step_run.step, self.config)
 
     async def install_agent(self) -> None:
         """Make the agents ready in the sandbox."""
         if not self._started:
             raise UsageError("the sandbox is not up yet", advice="await start() first")
         with self._phase("install_agent"):
-            self._sessions = AgentSessions(self._step(), self._role_agents, self.task)
-            await self._sessions.install()
-            self._ready = True
+            sessions = AgentSessions(self._require_step_run(), self._role_agents, self.task)
+            await sessions.install()
+            self._sessions = sessions
 
     async def connect(self) -> Session:
         """Open a session for the first role."""
@@ -204,31 +177,31 @@ class Rollout:
         self, role: Role | str, *, scene: str | None = None, skills_dir: str | Path | None = None
     ) -> Session:
         """Open a session for a role, in place of the one that is open."""
-        sessions = self._agents_ready()
+        sessions = self._require_sessions()
         with self._phase("connect"):
             return await sessions.connect(self._role(role) if isinstance(role, str) else role, scene, skills_dir)
 
     async def connect_for(self, turn: PlannedTurn) -> Session:
-        """Open a session for the role of a turn, with what the scene gives it."""
+        """Open a session for the role of a turn, with the skills of its scene."""
         scene = turn.scene.name if self.config.scenes else None
         return await self.connect_as(turn.role, scene=scene, skills_dir=turn.skills_dir)
 
-    async def execute(self, prompts: str | Sequence[str | None] | None = None) -> Executed:
-        """Send prompts, the task's own by default, on the open session or a new one; the first bad end stops it."""
-        sessions = self._agents_ready()
+    async def execute(self, prompts: str | Sequence[str | None] | None = None) -> Execution:
+        """Send prompts, by default the task's own, until the agent cannot take another."""
+        sessions = self._require_sessions()
         texts = [prompts] if prompts is None or isinstance(prompts, str) else [*prompts]
         if not texts:
             raise UsageError("execute([]) has no prompt", advice="pass None for the task's own")
         if not sessions.is_open:
             await self.connect()
-        since = self.recorder.n_events
+        since, instruction = self.recorder.n_events, self._require_step_run().step.instruction
         results = []
         with self._phase("execute"):
             for text in texts:
-                results.append(await sessions.prompt(self._step().step.instruction if text is None else text))
-                if not may_go_on(results[-1]):
+                results.append(await sessions.prompt(instruction if text is None else text))
+                if not can_continue(results[-1]):
                     break
-        return Executed(tuple(results), self.recorder.events(since))
+        return Execution(tuple(results), self.recorder.events(since))
 
     async def disconnect(self) -> None:
         """End the session, if one is open."""
@@ -237,13 +210,12 @@ class Rollout:
 
     async def verify(self) -> dict[str, float]:
         """End the agents, run the hidden tests of the current step and return the rewards."""
-        sessions = self._agents_ready()
+        sessions, step_run = self._require_sessions(), self._require_step_run()
         await sessions.end()
         with self._phase("verify"):
-            verified = await self._step().verify()
-        self.recorder.checks = verified.checks
-        self.recorder.rewards = verified.rewards
-        return verified.rewards
+            verification = await step_run.verify()
+        self.recorder.add_verification(step_run.step, verification)
+        return verification.rewards
 
     async def soft_verify(self) -> tuple[dict[str, float] | None, str | None, str | None]:
         """Run the hidden tests without ending the rollout; return rewards, the verifier's output and its error."""
@@ -251,26 +223,26 @@ class Rollout:
         return soft.rewards, soft.output, soft.error
 
     async def soft_verification(self) -> SoftVerification:
-        """Run the hidden tests between two rounds, in the same way as at the end; nothing of them stays."""
-        sessions = self._agents_ready()
+        """Run the hidden tests between two rounds, as at the end, and remove them and their files again."""
+        sessions, step_run = self._require_sessions(), self._require_step_run()
         await sessions.end()
         with self._phase("soft_verify"):
             self._n_soft += 1
-            return await softly_verified(self._step(), self._step().output / "rounds" / str(self._n_soft))
+            return await step_run.soft_verify(step_run.output / "rounds" / str(self._n_soft))
 
     async def cleanup(self) -> None:
-        """Stop what is still up and write the result; idempotent, and done to its end even when cancelled."""
+        """Stop the sandbox and write the result; idempotent, and a cancellation does not interrupt it."""
         if self._closed:
             return
         self._closed = True
-        cleaning = asyncio.ensure_future(self._clean_up())
+        cleanup = asyncio.ensure_future(self._clean_up())
         try:
-            await asyncio.shield(cleaning)
+            await asyncio.shield(cleanup)
         except asyncio.CancelledError:
-            await asyncio.wait([cleaning], timeout=STOP_TIMEOUT_SEC)
+            await asyncio.wait([cleanup], timeout=STOP_TIMEOUT_SEC)
             raise
 
-    async def _guarded(self, work: Coroutine[object, object, None]) -> RolloutResult:
+    async def _run_to_result(self, work: Coroutine[object, object, None]) -> RolloutResult:
         rounds = None if self._user_loop is None else self._user_loop.max_rounds
         limit = hard_deadline(self.task, self.config, self._scenes, rounds)
         deadline = asyncio.timeout(limit)
@@ -279,69 +251,79 @@ class Rollout:
                 await work
         except TimeoutError as error:
             late = BenchflowError(f"the rollout did not end within {limit:g} s", category=Category.DEADLINE)
-            self._failed(late if deadline.expired() else error)
+            self.recorder.add_error(late if deadline.expired() else error)
         except (Exception, CannotRunHere) as error:
-            self._failed(error)
+            self.recorder.add_error(error)
         except BaseException:
             self._interrupted = True
             await self.cleanup()
             raise
-        # Before the clean-up: what was paid for is on disk whatever happens to the sandbox.
+        # Before the clean-up, so that the result is on disk even if the clean-up fails.
         try:
-            result, n_notes = write_result(self.recorder), len(self.recorder.notes)
+            result, n_notes = self.recorder.write(), len(self.recorder.notes)
         finally:
             await self.cleanup()
-        return result if len(self.recorder.notes) == n_notes else write_result(self.recorder)
+        return result if len(self.recorder.notes) == n_notes else self.recorder.write()
 
     async def _run_steps(self) -> None:
-        rewards: list[dict[str, float]] = []
         for step in self.task.steps:
-            await self._enter(step)
-            await self._play(step)
+            await self._begin_step(step)
+            await self._run_turns(step)
             if self.config.skip_verify:
-                await self._agents_ready().end()
+                await self._require_sessions().end()
                 continue
-            rewards.append(await self.verify())
-            if step.name is not None:
-                self.recorder.steps.append(
-                    StepResult(name=step.name, rewards=rewards[-1], agent_outcome=self.recorder.outcome)
-                )
-            if not reaches(rewards[-1], step.min_reward):
+            if not reaches_minimum(await self.verify(), step.min_reward):
                 break
-        if len(self.task.steps) > 1 and rewards:
-            self.recorder.rewards = combine(rewards, self.task.config.multi_step_reward_strategy)
 
-    async def _enter(self, step: TaskStep) -> None:
-        """Go on to a step; the first one was prepared when the sandbox started."""
-        work = self._step()
-        if step is not work.step:
+    async def _begin_step(self, step: TaskStep) -> None:
+        """Prepare a step, unless it is the first one, which start() has prepared."""
+        step_run = self._require_step_run()
+        if step is not step_run.step:
             with self._phase("start"):
-                work.step = step
-                await work.prepare()
+                step_run.step = step
+                await prepare_step(step_run.sandbox, step, self.config)
                 if step.workdir_dir is not None:
-                    await self._agents_ready().hand_over()
+                    await self._require_sessions().hand_over()
 
-    def _step(self) -> StepRun:
-        if self._work is None:
+    def _require_step_run(self) -> StepRun:
+        if self._step_run is None:
             raise UsageError("the rollout has no sandbox yet", advice="await setup() first")
-        return self._work
+        return self._step_run
 
-    async def _play(self, step: TaskStep) -> None:
+    async def _run_turns(self, step: TaskStep) -> None:
         """Let the agents work on a step: turn by turn, or round by round with a user."""
         turns = self._turns(step)
         if self._user_loop is not None:
-            await self._user_loop.hold(self, step, turns)
+            await self._run_user_loop(self._user_loop, step, turns)
             return
-        sessions, letters = self._agents_ready(), Letters(self.sandbox, self.recorder)
+        sessions, outbox = self._require_sessions(), self._outbox()
         last: PlannedTurn | None = None
         for turn in turns:
             if not sessions.is_open_for(turn.role) if last is None else session_key(last) != session_key(turn):
                 await self.connect_for(turn)
-            done = await self.execute(await letters.deliver(turn))
-            await letters.collect(turn, sessions.user)
-            if not may_go_on(done.results[-1]):
+            execution = await self.execute(turn.prompt if outbox is None else await outbox.deliver(turn))
+            if outbox is not None:
+                await outbox.collect(turn, sessions.user)
+            if not execution.can_continue:
                 break
             last = turn
+
+    async def _run_user_loop(self, loop: UserLoop, step: TaskStep, turns: Sequence[PlannedTurn]) -> None:
+        def record(line: Mapping[str, Json]) -> None:
+            self.recorder.append_line("user_rounds.jsonl", dict(line))
+
+        try:
+            await loop.run(_RoundAgent(self), step, turns, record)
+        finally:
+            if loop.report is not None and self.recorder.directory is not None:
+                write_json(self.recorder.directory / "loop.json", loop.report)
+
+    def _outbox(self) -> Outbox | None:
+        if not any(scene.outbox for scene in self._scenes):
+            return None
+        from pytest_benchflow.rollout.outbox import Outbox
+
+        return Outbox(self.sandbox, self.recorder)
 
     def _turns(self, step: TaskStep) -> tuple[PlannedTurn, ...]:
         document = self.task.document
@@ -356,8 +338,8 @@ class Rollout:
         known = {role.name: role for scene in self._scenes for role in scene.roles}
         return known[name] if name in known else self._scenes[0].role(name)
 
-    def _agents_ready(self) -> AgentSessions:
-        if self._sessions is None or not self._ready:
+    def _require_sessions(self) -> AgentSessions:
+        if self._sessions is None:
             raise UsageError("the agent is not installed yet", advice="await install_agent() first")
         return self._sessions
 
@@ -370,33 +352,57 @@ class Rollout:
         with self.recorder.in_phase(phase):
             yield
 
-    def _failed(self, error: BaseException) -> None:
-        if isinstance(error, CannotRunHere):
-            self.recorder.skipped = str(error)
-        else:
-            self.recorder.error = describe(error, self.recorder)
-
     async def _clean_up(self) -> None:
         try:
             async with asyncio.timeout(STOP_TIMEOUT_SEC):
                 await self.disconnect()
-                if self._work is not None:
-                    if self._ready and self.recorder.error is not None and not self._interrupted:
-                        await recover(self._work)
-                    await self._work.stop()
-                    keep = self._started and not self._interrupted
-                    await end_sandbox(self.recorder, self._work.sandbox, may_keep=keep)
+                if self._step_run is not None:
+                    if self._sessions is not None and self.recorder.error is not None and not self._interrupted:
+                        await self._step_run.recover()
+                    await self._step_run.stop()
+                    keep = self._started and not self._interrupted and self._keeps_sandbox()
+                    await stop_sandbox(self._step_run.sandbox, self.recorder, keep=keep)
         except Exception as error:
             self.recorder.notes.append(f"cleanup: {error}")
         if self._owns_resources:
             await self._resources.aclose()
-        mask_secrets(self.recorder)
+        self.recorder.mask_secrets()
         if not self.recorder.is_written:
-            write_result(self.recorder)
+            self.recorder.write()
+
+    def _keeps_sandbox(self) -> bool:
+        return self.config.keeps_sandbox(passed=self.recorder.result().passed)
+
+
+class _RoundAgent:
+    """The agent of a rollout as its user loop sees it."""
+
+    def __init__(self, rollout: Rollout) -> None:
+        self._rollout = rollout
+
+    async def prompt(self, turn: PlannedTurn, text: str) -> Execution:
+        """Let the agent of a turn work on a prompt in a session of its own."""
+        await self._rollout.connect_for(turn)
+        try:
+            return await self._rollout.execute(text)
+        finally:
+            await self._rollout.disconnect()
+
+    async def score(self) -> SoftVerification:
+        """Run the hidden tests on the agent's work so far."""
+        return await self._rollout.soft_verification()
+
+
+def _user_loop(config: RolloutConfig, scenes: Sequence[Scene]) -> UserLoop | None:
+    if config.user is None and config.loop_strategy is None:
+        return None
+    from pytest_benchflow.rollout.user_loop import UserLoop
+
+    return UserLoop.of(config, scenes)
 
 
 def _scenes_of(config: RolloutConfig, task: Task) -> tuple[Scene, ...]:
-    """Return the scenes that count: the configuration's, else the task's own, else one agent's."""
+    """Return the scenes to run: those of the configuration, else of the task, else one for its agent."""
     if not config.scenes and config.prompts is None and task.document is not None:
         own = document_scenes(
             task.document, agent=config.agent, model=config.model, reasoning_effort=config.reasoning_effort
@@ -406,30 +412,13 @@ def _scenes_of(config: RolloutConfig, task: Task) -> tuple[Scene, ...]:
     return config.effective_scenes
 
 
-def make_config(given: Mapping[str, Any]) -> RolloutConfig:
-    """Return the configuration of these fields; None leaves one as it is by default, but as a user it is root."""
-    said = {key: value for key, value in given.items() if value is not None or key == "sandbox_user"}
-    if "skills_dir" in said:
-        said.setdefault("skill_mode", "with-skill")
-    return RolloutConfig(**said)
-
-
-def shared_settings(given: object) -> dict[str, Any]:
-    """Return what another dataclass says of a rollout under the names of a rollout's own configuration."""
-    names = {each.name for each in fields(RolloutConfig)}
-    return {each.name: getattr(given, each.name) for each in fields(cast("Any", given)) if each.name in names}
-
-
 async def run_rollout(
     config: RolloutConfig, *, agents: AgentRegistry | None = None, sandboxes: SandboxRegistry | None = None
 ) -> RolloutResult:
-    """Run a rollout to its end; without a job's name it gets a job of its own, called by the time."""
-    if agents is None:
-        agents = AgentRegistry()
-        agents.load_entry_points()
+    """Run a whole rollout; without a job name it gets a job of its own, named after the time."""
     if config.job_name is None:
         config = replace(config, job_name=time.strftime("%Y-%m-%d__%H-%M-%S"))
-    resources = Resources(agents, sandboxes or SandboxRegistry())
+    resources = Resources.with_defaults(agents, sandboxes)
     try:
         rollout = await Rollout.create(config, resources)
         return await rollout.run()

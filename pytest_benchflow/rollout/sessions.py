@@ -1,17 +1,26 @@
-"""The talk with the agents of a rollout: one session at a time, opened for a role, prompt after prompt."""
+"""The agents of a rollout and the sessions with them: one at a time, opened for a role, prompt after prompt."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_benchflow.agents import AgentContext, AgentOutcome, PromptResult, Session
-from pytest_benchflow.core.errors import SandboxError, UsageError
+from pytest_benchflow.agents import (
+    Agent,
+    AgentContext,
+    AgentOutcome,
+    AgentRegistry,
+    AgentRequest,
+    ModelAccess,
+    PromptResult,
+    Session,
+)
+from pytest_benchflow.core.errors import BenchflowError, CannotRunHere, CredentialsError, SandboxError, UsageError
 from pytest_benchflow.core.types import Event
-from pytest_benchflow.rollout.limits import prompt_limit
-from pytest_benchflow.rollout.sandbox_user import (
+from pytest_benchflow.rollout.config import prompt_limit
+from pytest_benchflow.rollout.setup import (
     SandboxUser,
     create_reader,
     create_user,
@@ -19,17 +28,17 @@ from pytest_benchflow.rollout.sandbox_user import (
     kill_processes,
 )
 from pytest_benchflow.rollout.step_run import StepRun
-from pytest_benchflow.skills import deploy_skills, withdraw_skills
 
 if TYPE_CHECKING:
-    from pytest_benchflow.rollout.roles import RoleAgent, RoleAgents
+    from pytest_benchflow.rollout.config import RolloutConfig
     from pytest_benchflow.rollout.scenes import Role
+    from pytest_benchflow.sandboxes import Mount
     from pytest_benchflow.tasks import Task
 
 
 @dataclass(frozen=True, slots=True)
-class Executed:
-    """What came of one or more prompts; unpacks into the events and the number of tool calls."""
+class Execution:
+    """The results of one or more prompts; unpacks into the events and the number of tool calls."""
 
     results: tuple[PromptResult, ...]
     trajectory: list[Event]
@@ -46,16 +55,95 @@ class Executed:
 
     @property
     def detail(self) -> str | None:
-        """What there is to say about the end of the last prompt."""
+        """Details about how the last prompt ended."""
         return self.results[-1].detail
 
     @property
     def message(self) -> str | None:
-        """The last thing the agent said."""
+        """The agent's last message."""
         return self.results[-1].message
+
+    @property
+    def can_continue(self) -> bool:
+        """Whether the agent can take another prompt: it answered the last one, whatever its answer."""
+        return can_continue(self.results[-1])
 
     def __iter__(self) -> Iterator[list[Event] | int]:
         return iter((self.trajectory, self.n_tool_calls))
+
+
+@dataclass(frozen=True, slots=True)
+class RoleAgent:
+    """A role, the agent that fills it, and how that agent reaches its model."""
+
+    role: Role
+    agent: Agent
+    request: AgentRequest
+    access: ModelAccess
+
+
+class RoleAgents:
+    """The agents of all roles; each is made and its model access worked out once, when its role is first needed."""
+
+    def __init__(self, config: RolloutConfig, agents: AgentRegistry, task: Task) -> None:
+        self._config = config
+        self._agents = agents
+        self._task = task
+        self._by_role: dict[Role, RoleAgent] = {}
+
+    def get(self, role: Role) -> RoleAgent:
+        """Return the agent of a role; raise if it cannot run on the task or reach its model."""
+        if role not in self._by_role:
+            agent = self._agents.get(role.agent)
+            if (reason := agent.skip_reason(self._task)) is not None:
+                raise CannotRunHere(reason)
+            request = AgentRequest(role.model, role.reasoning_effort, {**self._config.agent_env, **role.env})
+            self._by_role[role] = RoleAgent(role, agent, request, self._access(agent, request))
+        return self._by_role[role]
+
+    def _access(self, agent: Agent, request: AgentRequest) -> ModelAccess:
+        try:
+            return agent.access(self._task, request)
+        except CredentialsError as error:
+            if self._config.missing_credentials == "skip":
+                raise CannotRunHere(f"{agent.name}: {error}") from None
+            raise
+
+    def require(self, roles: Iterable[Role]) -> None:
+        """Make the agents of all roles, so that missing credentials are known before anything starts."""
+        for role in roles:
+            self.get(role)
+
+    @property
+    def all(self) -> list[RoleAgent]:
+        """Every agent that was made, with its role, in that order."""
+        return list(self._by_role.values())
+
+    @property
+    def agents(self) -> list[Agent]:
+        """Every agent of the rollout, once."""
+        return list({role_agent.agent.name: role_agent.agent for role_agent in self.all}.values())
+
+    @property
+    def secrets(self) -> frozenset[str]:
+        """Every value that must not be written down."""
+        return frozenset().union(*(role_agent.access.secrets for role_agent in self.all))
+
+    @property
+    def notes(self) -> list[str]:
+        """What the user should know about how the agents reach their models."""
+        return list(dict.fromkeys(note for role_agent in self.all for note in role_agent.access.notes))
+
+    async def prepare_on_host(self, log_dir: Path) -> tuple[Mount, ...]:
+        """Make on the host what the sandbox mounts for all agents."""
+        mounts: dict[str, Mount] = {}
+        try:
+            for agent in self.agents:
+                mounts |= {mount.target: mount for mount in await agent.prepare_on_host(log_dir)}
+        except BenchflowError as error:
+            error.phase = error.phase or "install_agent"  # to users this is part of the installation
+            raise
+        return tuple(mounts.values())
 
 
 class AgentSessions:
@@ -85,7 +173,7 @@ class AgentSessions:
 
     @property
     def user(self) -> str | int | None:
-        """Who the connected agent is in the sandbox."""
+        """The user that the connected agent runs as."""
         return self._user_name
 
     async def install(self) -> None:
@@ -104,7 +192,7 @@ class AgentSessions:
         self._user_name = context.user
         await self._give_skills(context, role_agent, skills_dir or role.skills_dir or self._work.config.skills_dir)
         self._session = await role_agent.agent.connect(context)
-        self._work.recorder.connected(self._session)
+        self._work.recorder.add_session(self._session)
         return self._session
 
     async def prompt(self, text: str) -> PromptResult:
@@ -112,11 +200,11 @@ class AgentSessions:
         assert self._session is not None
         assert self._role_agent is not None
         self._turn += 1
-        self._work.recorder.prompting(text)
+        self._work.recorder.add_prompt(text)
         limit = prompt_limit(self._role_agent.role, self._task, self._work.step, self._work.config)
-        done = await self._session.prompt(text, timeout_sec=limit)
-        self._work.recorder.prompted(done)
-        return done
+        result = await self._session.prompt(text, timeout_sec=limit)
+        self._work.recorder.prompt_results.append(result)
+        return result
 
     async def disconnect(self) -> None:
         """End the session, if one is open."""
@@ -132,7 +220,7 @@ class AgentSessions:
                 await kill_processes(self._work.sandbox, str(user.name))
 
     async def hand_over(self) -> None:
-        """Give the agents' user what has come to the workspace since it was made."""
+        """Make the agents' user the owner of what has been added to the workspace since it was made."""
         user = self._users.get(False)
         if user is not None and user.is_ours:
             await create_user(self._work.sandbox, str(user.name), self._work.config.sandbox_setup_timeout)
@@ -147,16 +235,22 @@ class AgentSessions:
         return context
 
     async def _give_skills(self, context: AgentContext, role_agent: RoleAgent, source: str | Path | None) -> None:
-        """Link the role's skills where its agent looks, and nobody else's."""
+        """Link the role's skills where its agent looks for them, and remove those of the role before."""
+        if not self._skill_places and source is None:
+            return
+        from pytest_benchflow.skills import deploy_skills, withdraw_skills
+
         if self._skill_places:
             await withdraw_skills(context.sandbox, self._skill_places)
             self._skill_places = ()
         if source is None:
             return
         at = {"$HOME": context.home, "$WORKSPACE": context.cwd}
-        places = tuple(_placed(place, at) for place in getattr(role_agent.agent, "skill_dirs", ()))
+        places = tuple(_expand(place, at) for place in getattr(role_agent.agent, "skill_dirs", ()))
         if not places:
-            raise UsageError(f"{role_agent.agent.name} knows no skills", advice="leave skills_dir out for this role")
+            raise UsageError(
+                f"{role_agent.agent.name} does not support skills", advice="leave skills_dir out for this role"
+            )
         self._skill_places = places
         owner = str(context.user) if context.user is not None else "0"
         await deploy_skills(context.sandbox, Path(source), name=role_agent.role.name, places=places, owner=owner)
@@ -185,7 +279,7 @@ class AgentSessions:
         )
 
     async def _user(self, role_agent: RoleAgent) -> SandboxUser:
-        """Return who a role is in the sandbox; made when the first one needs it."""
+        """Return the user of a role in the sandbox, made when the first role needs it."""
         config, sandbox, named = self._work.config, self._work.sandbox, self._work.step.agent_user
         limit = config.sandbox_setup_timeout
         reads = role_agent.role.is_read_only
@@ -209,14 +303,14 @@ class AgentSessions:
         return self._users[reads]
 
 
-def _placed(place: str, at: dict[str, str]) -> str:
+def _expand(place: str, at: dict[str, str]) -> str:
     for name, path in at.items():
         place = place.replace(name, path)
     return place
 
 
-def may_go_on(result: PromptResult) -> bool:
-    """Tell whether the agent is still there for another prompt: it answered, whatever it said."""
+def can_continue(result: PromptResult) -> bool:
+    """Return whether the agent can take another prompt: it answered this one, whatever its answer."""
     return result.outcome is AgentOutcome.COMPLETED or (
         result.outcome in (AgentOutcome.GAVE_UP, AgentOutcome.NONZERO_EXIT) and result.stop_reason is not None
     )

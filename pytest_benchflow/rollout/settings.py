@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from pytest_benchflow.core.settings import (
     Choice,
@@ -30,6 +30,7 @@ from pytest_benchflow.core.settings import (
 )
 
 if TYPE_CHECKING:
+    import os
     from dataclasses import dataclass as declaration
 
     from pytest_benchflow.rollout.scenes import Scene
@@ -37,6 +38,20 @@ if TYPE_CHECKING:
     from pytest_benchflow.sandboxes import Sandbox
     from pytest_benchflow.services import ServiceConfig
     from pytest_benchflow.tasks import SourceSpec
+
+    class PathField:
+        """A field that takes a path or its text and then is a Path; `RolloutConfig` converts it."""
+
+        def __get__(self, instance: object, owner: type | None = None) -> Path: ...
+
+        def __set__(self, instance: object, value: str | os.PathLike[str]) -> None: ...
+
+    class OptionalPathField:
+        """A `PathField` that may be None."""
+
+        def __get__(self, instance: object, owner: type | None = None) -> Path | None: ...
+
+        def __set__(self, instance: object, value: str | os.PathLike[str] | None) -> None: ...
 else:
     from pytest_benchflow.core.settings import declaration
 
@@ -46,8 +61,9 @@ SkillMode = Literal["no-skill", "with-skill"]
 MissingCredentials = Literal["error", "skip"]
 PreAgentHook = Callable[["Sandbox"], Awaitable[None]]
 
+NO_PATH = cast("OptionalPathField", None)
 MAX_TRIALS = 10_000
-"""More are a slip of the finger, and would fill the memory before the first of them starts."""
+"""A larger number is probably a typing error, and its items would fill the memory before the first one starts."""
 INSTRUCTION = "@instruction"
 """Stands for the task's own prompt among others."""
 _LONGEST_JOB_NAME = 200
@@ -194,7 +210,7 @@ class RolloutSettings:
     loop_strategy: str | None = setting(None, Text(), "single-shot, verify-retry:k=3,feedback=names or self-review:k=3")
     """A ready user, for example `verify-retry:k=3`."""
     services: Sequence[str | ServiceConfig] = setting((), Texts(), "services beside the agent")
-    skills_dir: Path | None = setting(None, PathTo(), "skills that every role is given")
+    skills_dir: OptionalPathField = setting(NO_PATH, PathTo(), "skills that every role is given")
     """Skills that every role is given; needs `skill_mode="with-skill"`."""
     skill_mode: SkillMode = setting("no-skill", Choice("no-skill", "with-skill"), "whether roles are given skills")
     missing_credentials: MissingCredentials = setting(
@@ -214,8 +230,8 @@ class RolloutSettings:
         metavar="IMAGE",
     )
     """Image that the task's Dockerfile stands on instead of its own."""
-    context_root: Path | None = setting(
-        None,
+    context_root: OptionalPathField = setting(
+        NO_PATH,
         PathTo("directory"),
         "where files that a Dockerfile copies are, if not in environment/",
         option="--bf-context-root",

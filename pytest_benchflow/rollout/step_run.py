@@ -1,22 +1,24 @@
-"""One stage of a rollout: bring the workspace to where the agent starts, take its work out, score it."""
+"""The verification of a step: copy the agent's logs and artifacts out, then run the hidden tests on its work."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_benchflow.agents import AgentOutcome
 from pytest_benchflow.configfile import resolve_env
-from pytest_benchflow.core.errors import BenchflowError, SandboxError, VerifierError
-from pytest_benchflow.rollout.artifacts import Kept, keep_artifacts, place_artifacts
-from pytest_benchflow.rollout.limits import UNLIMITED_AGENT_SEC, agent_limit, verifier_limit
-from pytest_benchflow.rollout.setup import must, run_setup_commands, verifier_spec, wait_until_healthy
-from pytest_benchflow.rollout.trajectory import write_text
-from pytest_benchflow.sandboxes import MAIN, empty_dirs_script, exec_checked, service_of, stop_main
-from pytest_benchflow.verify import Verification, Verifier, output_tail
+from pytest_benchflow.core.errors import BenchflowError, RewardError, SandboxError, VerifierError
+from pytest_benchflow.rollout.artifacts import ArtifactEntry, copy_artifacts_in, copy_artifacts_out
+from pytest_benchflow.rollout.config import verifier_limit
+from pytest_benchflow.rollout.recorder import write_text
+from pytest_benchflow.rollout.setup import run_command, run_setup_commands, verifier_spec, wait_until_healthy
+from pytest_benchflow.sandboxes import MAIN, service_of, stop_main
+from pytest_benchflow.verify import OUTPUT, Verification, Verifier, output_tail
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout.config import RolloutConfig
@@ -25,14 +27,8 @@ if TYPE_CHECKING:
     from pytest_benchflow.tasks import CollectHook, Task, TaskStep
 
 
-_STEP_TIMEOUT_SEC = 180.0
-
-# One command for all of it, since every exec costs; the prompt comes through standard input.
-_PREPARE = f"""
-mkdir -p /logs/agent /logs/verifier /logs/artifacts && chmod 777 /logs/verifier /logs/artifacts || exit 1
-{empty_dirs_script("/logs/agent")}
-cat >/instruction.md
-"""
+_RECOVER_TIMEOUT_SEC = 30.0
+_MAX_OUTPUT_CHARS = 64_000
 
 
 def verifier_env(task: Task, step: TaskStep, config: RolloutConfig) -> dict[str, str]:
@@ -41,32 +37,33 @@ def verifier_env(task: Task, step: TaskStep, config: RolloutConfig) -> dict[str,
     return {**resolved, **config.verifier_env}
 
 
-def demand_variables(task: Task) -> None:
-    """Refuse a task that wants variables which the runner does not have."""
-    environment = task.config.environment
-    tables = [("environment.env", environment.env)]
-    tables += [("environment.setup_commands.env", command.env) for command in environment.setup_commands]
-    for verifier in (step.verifier for step in task.steps):
-        tables.append(("verifier.env", verifier.env))
-        if (own := verifier.environment) is not None:
-            tables.append(("verifier.environment.env", own.env))
-            tables += [("verifier.environment.setup_commands.env", command.env) for command in own.setup_commands]
-    for name, table in tables:
-        resolve_env(table, os.environ, f"{task.file}: [{name}]")
+@dataclass(frozen=True, slots=True)
+class SoftVerification:
+    """The result of the hidden tests between two rounds."""
+
+    verification: Verification | None
+    output: str | None
+    error: str | None
+
+    @property
+    def rewards(self) -> dict[str, float] | None:
+        """The rewards, None if the verifier gave none."""
+        return None if self.verification is None else self.verification.rewards
 
 
 @dataclass(slots=True)
 class StepRun:
-    """The work on one step; all steps of a task share the agent's sandbox."""
+    """The current step with its sandbox; all steps of a task share the agent's sandbox."""
 
     config: RolloutConfig
     task: Task
     step: TaskStep
     recorder: Recorder
     backend: Backend
+    build_dir: Path | None
     sandbox: Sandbox
     _verifier_sandbox: Sandbox | None = field(default=None, init=False)
-    _taken_out: TaskStep | None = field(default=None, init=False)
+    _copied: TaskStep | None = field(default=None, init=False)
 
     @property
     def is_last(self) -> bool:
@@ -80,25 +77,13 @@ class StepRun:
         directory, name = self.recorder.directory, self.step.name
         return directory if name is None else directory / "steps" / name
 
-    async def prepare(self) -> None:
-        """Put the prompt and the step's files in place, and wait until the environment is ready."""
-        step, sandbox = self.step, self.sandbox
-        prompt = step.instruction.encode()
-        await exec_checked(sandbox, _PREPARE, "prepare the workspace", stdin=prompt, timeout_sec=_STEP_TIMEOUT_SEC)
-        if step.workdir_dir is not None:
-            await sandbox.upload_dir(step.workdir_dir, sandbox.workdir)
-            if (step.workdir_dir / "setup.sh").exists():
-                await must(sandbox, "bash setup.sh", agent_limit(step, self.config) or UNLIMITED_AGENT_SEC)
-        if step.healthcheck is not None:
-            await wait_until_healthy(sandbox, step.healthcheck)
-
     async def verify(self) -> Verification:
-        """Take the agent's logs and artifacts out, then run the hidden tests, here or in a sandbox of their own."""
+        """Copy the agent's logs and artifacts out, then run the hidden tests, here or in a sandbox of their own."""
         separate = self.step.verifier.mode == "separate"
-        kept = await self._collect(ends_main=separate and self.is_last)
+        entries = await self._collect(ends_main=separate and self.is_last)
         into = self.output / "verifier"
         try:
-            verifier = self._verifier(await self._fresh_sandbox(kept) if separate else self.sandbox)
+            verifier = self._verifier(await self._fresh_sandbox(entries) if separate else self.sandbox)
             verified = await verifier.run(into)
         finally:
             self.recorder.verifier_tail = output_tail(into)
@@ -107,8 +92,15 @@ class StepRun:
             await verifier.clear()
         return verified
 
-    async def soft_verify(self, into: Path) -> Verification:
-        """Run the hidden tests between two rounds, and take them and what they wrote away again."""
+    async def soft_verify(self, into: Path) -> SoftVerification:
+        """Run the hidden tests between two rounds; what keeps them from giving a reward is returned, not raised."""
+        try:
+            verification, error = await self._verify_and_clear(into), None
+        except (VerifierError, RewardError) as caught:
+            verification, error = None, str(caught)
+        return SoftVerification(verification, _read_output(into), error)
+
+    async def _verify_and_clear(self, into: Path) -> Verification:
         if self.step.verifier.mode == "separate":
             raise VerifierError("a task with a separate verifier cannot be verified between rounds")
         verifier = self._verifier(self.sandbox)
@@ -124,16 +116,20 @@ class StepRun:
             await sandbox.stop()
 
     async def recover(self) -> None:
-        """Take out what the agent left in a step that broke before it was verified."""
-        if self._taken_out is not self.step:
-            await self._take_logs()
-            await keep_artifacts(self.sandbox, self.step.artifacts, self.output / "artifacts")
+        """Copy out what the agent left in a step that failed before it was verified, as far as that is possible."""
+        if self._copied is self.step:
+            return
+        with suppress(Exception):
+            async with asyncio.timeout(_RECOVER_TIMEOUT_SEC):
+                await self._copy_logs()
+                await copy_artifacts_out(self.sandbox, self.step.artifacts, self.output / "artifacts")
 
-    async def _collect(self, *, ends_main: bool) -> list[Kept]:
-        """Take out what the agent left; evidence in other services only once main cannot change it, if that may end."""
-        await self._take_logs()
-        if self.recorder.outcome is AgentOutcome.NONZERO_EXIT:
-            write_text(self.output / "agent" / "exit-code.txt", f"{self.recorder.detail}\n")
+    async def _collect(self, *, ends_main: bool) -> list[ArtifactEntry]:
+        """Copy out what the agent left; what is in other services after main was stopped, if `ends_main` allows it."""
+        await self._copy_logs()
+        last = self.recorder.last_prompt_result
+        if last is not None and last.outcome is AgentOutcome.NONZERO_EXIT:
+            write_text(self.output / "agent" / "exit-code.txt", f"{last.detail}\n")
         hooks, artifacts = self.step.verifier.collect, self.step.artifacts
         await self._try_hooks([hook for hook in hooks if hook.service == MAIN])
         sidecars = [hook for hook in hooks if hook.service != MAIN]
@@ -143,38 +139,41 @@ class StepRun:
                 await self._stop_main()
             await self._try_hooks(sidecars)
 
-        return await keep_artifacts(self.sandbox, artifacts, self.output / "artifacts", before_services=before_services)
+        return await copy_artifacts_out(
+            self.sandbox, artifacts, self.output / "artifacts", before_services=before_services
+        )
 
-    async def _take_logs(self) -> None:
-        self._taken_out = self.step
+    async def _copy_logs(self) -> None:
+        self._copied = self.step
         try:
             await self.sandbox.download_dir("/logs/agent", self.output / "agent")
         except FileNotFoundError:
             self.recorder.notes.append("the agent removed /logs/agent")
         except SandboxError as error:
-            # A flood of logs must not turn a rollout into an error; a sandbox that is gone tells so soon enough.
+            # Too many logs must not turn a rollout into an error; if the sandbox is gone, the verifier will say so.
             self.recorder.notes.append(f"/logs/agent could not be copied: {error.message}")
 
     async def _try_hooks(self, hooks: Sequence[CollectHook]) -> None:
-        """Run collect hooks where they belong; the failure of one is noted and nothing more."""
+        """Run collect hooks in their services; the failure of one becomes a note."""
         for hook in hooks:
             where = "" if hook.service == MAIN else f" in {hook.service}"
             try:
                 service = service_of(self.sandbox, hook.service)
-                await must(service, hook.command, hook.timeout_sec, user=hook.user)
+                await run_command(service, hook.command, hook.timeout_sec, user=hook.user)
             except BenchflowError as error:
                 self.recorder.notes.append(f"collect hook{where}: {error}")
 
     async def _stop_main(self) -> None:
-        """End what the agent may have left running before anything else is looked at."""
+        """Stop main, so that no process of the agent can change what other services have."""
         try:
             await stop_main(self.sandbox)
         except BenchflowError as error:
             self.recorder.notes.append(f"main could not be stopped before its services were read: {error}")
 
-    async def _fresh_sandbox(self, kept: list[Kept]) -> Sandbox:
-        """Start a sandbox for the verifier alone, with nothing of the agent's in it but the artifacts."""
-        spec = verifier_spec(self.task, self.step, self.config, f"{self.recorder.name}-verifier")
+    async def _fresh_sandbox(self, entries: list[ArtifactEntry]) -> Sandbox:
+        """Start a sandbox for the verifier, which gets the artifacts and nothing else of the agent's."""
+        name = f"{self.recorder.name}-verifier"
+        spec = verifier_spec(self.task, self.step, self.config, name, build_dir=self.build_dir)
         if self.is_last and self.config.keep_sandbox == "never":
             await self.sandbox.stop()
         else:
@@ -182,7 +181,7 @@ class StepRun:
         self._verifier_sandbox = sandbox = self.backend.create(spec)
         await sandbox.start()
         await self._set_up(sandbox)
-        await place_artifacts(sandbox, kept, self.output / "artifacts")
+        await copy_artifacts_in(sandbox, entries, self.output / "artifacts")
         return sandbox
 
     async def _set_up(self, sandbox: Sandbox) -> None:
@@ -206,3 +205,11 @@ class StepRun:
             timeout_sec=verifier_limit(self.step, self.config),
             upload=self.step.verifier.uploads_tests,
         )
+
+
+def _read_output(directory: Path) -> str | None:
+    try:
+        text = (directory / OUTPUT).read_text("utf-8", errors="replace")
+    except OSError:
+        return None
+    return text[-_MAX_OUTPUT_CHARS:]

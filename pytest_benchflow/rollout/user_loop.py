@@ -1,16 +1,12 @@
-"""Rounds with a user: say something, let the agent work, look at what came of it, decide what to say next."""
+"""Rounds with a user: a prompt, the agent's work on it, its score, and from that the user's next prompt."""
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
 
-from pytest_benchflow.core.errors import BadValue, BenchflowError, RewardError, VerifierError
-from pytest_benchflow.rollout.sessions import may_go_on
-from pytest_benchflow.rollout.trajectory import write_json
+from pytest_benchflow.core.errors import BadValue, BenchflowError
 from pytest_benchflow.rollout.users import (
     BaseUser,
     LoopStrategy,
@@ -20,23 +16,28 @@ from pytest_benchflow.rollout.users import (
     parse_loop,
     round_record,
 )
-from pytest_benchflow.verify import OUTPUT
 
 if TYPE_CHECKING:
+    from pytest_benchflow.core.types import Json
     from pytest_benchflow.rollout.config import RolloutConfig
-    from pytest_benchflow.rollout.recorder import Recorder
-    from pytest_benchflow.rollout.rollout import Rollout
     from pytest_benchflow.rollout.scenes import PlannedTurn, Scene
-    from pytest_benchflow.rollout.step_run import StepRun
+    from pytest_benchflow.rollout.sessions import Execution
+    from pytest_benchflow.rollout.step_run import SoftVerification
     from pytest_benchflow.tasks import TaskStep
-    from pytest_benchflow.verify import Verification
 
 
-_MAX_OUTPUT_CHARS = 64_000
+class RoundAgent(Protocol):
+    """The agent as a user sees it: it takes a prompt, and then its work can be scored."""
+
+    async def prompt(self, turn: PlannedTurn, text: str) -> Execution:
+        """Let the agent of a turn work on a prompt in a session of its own."""
+
+    async def score(self) -> SoftVerification:
+        """Run the hidden tests on the agent's work so far."""
 
 
 class UserLoop:
-    """A user, the rounds it may have, and what came of them."""
+    """A user, the rounds it may have, and the results of those it had."""
 
     def __init__(self, config: RolloutConfig, user: BaseUser, max_rounds: int, loop: LoopStrategy | None) -> None:
         self._config = config
@@ -45,10 +46,11 @@ class UserLoop:
         self.max_rounds = max_rounds
         self.rounds: list[RoundResult] = []
         self._tokens: list[int | None] = []
+        self._failed = False
 
     @classmethod
     def of(cls, config: RolloutConfig, scenes: Sequence[Scene]) -> UserLoop | None:
-        """Return the conversation a configuration asks for; None if turns are all there is."""
+        """Return the loop that a configuration asks for, None if it has no user."""
         loop = None if config.loop_strategy is None else parse_loop(config.loop_strategy)
         user = config.user if loop is None else loop.user(config.threshold)
         if user is None:
@@ -67,60 +69,73 @@ class UserLoop:
             )
         return cls(config, user, rounds, loop)
 
-    async def hold(self, rollout: Rollout, step: TaskStep, turns: Sequence[PlannedTurn]) -> None:
-        """Go through the rounds; the last prompt's bad end or an error of the user's ends them."""
-        failed = False
+    @property
+    def report(self) -> dict[str, Json] | None:
+        """The content of `loop.json`: the rounds so far and why they ended; None for a user without a strategy."""
+        if self._loop is None:
+            return None
+        threshold = self._config.threshold
+        return loop_report(self._loop, self.rounds, threshold=threshold, failed=self._failed, tokens=self._tokens)
+
+    async def run(
+        self,
+        agent: RoundAgent,
+        step: TaskStep,
+        turns: Sequence[PlannedTurn],
+        on_round: Callable[[Mapping[str, Json]], None],
+    ) -> None:
+        """Go through the rounds until the user has no prompt left or the agent cannot take one.
+
+        `on_round` gets the line of `user_rounds.jsonl` after every round.
+        """
         try:
             await self._user.setup(step.instruction, self._solution(step))
             for number in range(self.max_rounds):
                 turn = turns[min(number, len(turns) - 1)]
                 instruction = turn.prompt if number < len(turns) else step.instruction
-                prompt = await self._next(number, instruction)
-                if prompt is None or not await self._round(rollout, number, turn, prompt):
+                prompt = await self._next_prompt(number, instruction)
+                if prompt is None or not await self._round(agent, number, turn, prompt, on_round):
                     break
         except BaseException:
-            failed = True
+            self._failed = True
             raise
-        finally:
-            if self._loop is not None and rollout.recorder.directory is not None:
-                report = loop_report(
-                    self._loop, self.rounds, threshold=self._config.threshold, failed=failed, tokens=self._tokens
-                )
-                write_json(rollout.recorder.directory / "loop.json", report)
 
-    async def _next(self, number: int, instruction: str) -> str | None:
+    async def _next_prompt(self, number: int, instruction: str) -> str | None:
         try:
             return await self._user.run(number, instruction, self.rounds[-1] if self.rounds else None)
         except Exception as error:
-            said = f"user.run() failed at round {number}: {type(error).__name__}: {error}"
-            raise BenchflowError(said, advice="mend the user") from error
+            message = f"user.run() failed at round {number}: {type(error).__name__}: {error}"
+            raise BenchflowError(message, advice="correct the user") from error
 
-    async def _round(self, rollout: Rollout, number: int, turn: PlannedTurn, prompt: str) -> bool:
-        began, before = time.monotonic(), rollout.recorder.tokens
-        await rollout.connect_for(turn)
-        try:
-            done = await rollout.execute(prompt)
-        finally:
-            await rollout.disconnect()
-        soft = await rollout.soft_verification()
+    async def _round(
+        self,
+        agent: RoundAgent,
+        number: int,
+        turn: PlannedTurn,
+        prompt: str,
+        on_round: Callable[[Mapping[str, Json]], None],
+    ) -> bool:
+        """Let the agent work on a prompt and score it; return whether another round can follow."""
+        start = time.monotonic()
+        execution = await agent.prompt(turn, prompt)
+        score = await agent.score()
         result = RoundResult(
             number,
-            done.trajectory,
-            soft.rewards,
-            soft.output,
-            soft.error,
-            done.n_tool_calls,
+            execution.trajectory,
+            score.rewards,
+            score.output,
+            score.error,
+            execution.n_tool_calls,
             turn.scene.name,
             turn.role.name,
-            checks=soft.verification.checks if soft.verification else None,
+            checks=score.verification.checks if score.verification else None,
         )
-        used = _difference(rollout.recorder, before.input, before.output)
+        tokens, wall_sec = _tokens(execution), time.monotonic() - start
         self.rounds.append(result)
-        self._tokens.append(used)
+        self._tokens.append(tokens)
         level = self._user.feedback if isinstance(self._user, VerifyRetryUser) else None
-        line = round_record(result, prompt=prompt, wall_sec=time.monotonic() - began, tokens=used, feedback_level=level)
-        rollout.recorder.append_line("user_rounds.jsonl", json.dumps(line, ensure_ascii=False))
-        return may_go_on(done.results[-1])
+        on_round(round_record(result, prompt=prompt, wall_sec=wall_sec, tokens=tokens, feedback_level=level))
+        return execution.can_continue
 
     def _solution(self, step: TaskStep) -> str | None:
         """Return the task's solution for a user who may see it, read on the host: it never enters the sandbox."""
@@ -129,39 +144,8 @@ class UserLoop:
         return (step.solution_dir / "solve.sh").read_text("utf-8", errors="replace")
 
 
-class SoftVerification:
-    """What the hidden tests say between two rounds."""
-
-    def __init__(self, verification: Verification | None, output: str | None, error: str | None) -> None:
-        self.verification = verification
-        self.output = output
-        self.error = error
-
-    @property
-    def rewards(self) -> dict[str, float] | None:
-        """The rewards, None if the verifier gave none."""
-        return None if self.verification is None else self.verification.rewards
-
-
-async def softly_verified(work: StepRun, into: Path) -> SoftVerification:
-    """Run the hidden tests between two rounds; what keeps them from giving a reward is returned, not raised."""
-    try:
-        verification, error = await work.soft_verify(into), None
-    except (VerifierError, RewardError) as caught:
-        verification, error = None, str(caught)
-    return SoftVerification(verification, _output(into), error)
-
-
-def _output(directory: Path) -> str | None:
-    try:
-        text = (directory / OUTPUT).read_text("utf-8", errors="replace")
-    except OSError:
-        return None
-    return text[-_MAX_OUTPUT_CHARS:]
-
-
-def _difference(recorder: Recorder, input_before: int | None, output_before: int | None) -> int | None:
-    now = (recorder.tokens.input, recorder.tokens.output)
-    if now == (None, None):
-        return None
-    return sum(n or 0 for n in now) - (input_before or 0) - (output_before or 0)
+def _tokens(execution: Execution) -> int | None:
+    """Return the tokens that a round used, None if its agent did not say."""
+    usages = [result.usage for result in execution.results]
+    known = [n for usage in usages for n in (usage.input, usage.output) if n is not None]
+    return sum(known) if known else None

@@ -1,4 +1,4 @@
-"""Users: what is said to the agent next, decided after each round by looking at what came of it."""
+"""Users: they decide after each round, from its result, what the next prompt to the agent is."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RoundResult:
-    """What came of one round: the agent's own part of the trajectory, and what a verifier says so far."""
+    """The result of one round: its events, and what the verifier says of the work so far."""
 
     round: int
     trajectory: Sequence[Event] = ()
@@ -43,12 +43,12 @@ class RoundResult:
 
     @property
     def reward(self) -> float | None:
-        """The one number that a threshold looks at."""
+        """The number that is compared with the threshold."""
         return primary_reward(dict(self.rewards)) if self.rewards else None
 
 
 class BaseUser:
-    """Somebody who talks to the agent in rounds; override `run`, and `setup` to prepare."""
+    """The one who prompts the agent in rounds; override `run`, and `setup` to prepare."""
 
     async def setup(self, instruction: str, solution: str | None = None) -> None:
         """Get ready; the solution comes only with oracle access."""
@@ -59,7 +59,7 @@ class BaseUser:
 
 
 class PassthroughUser(BaseUser):
-    """Hand over the task's prompt and leave it at that."""
+    """Send the task's prompt once."""
 
     async def run(self, round: int, instruction: str, round_result: RoundResult | None = None) -> str | None:
         """Return the instruction once."""
@@ -70,15 +70,15 @@ Say: TypeAlias = Callable[[int, str, RoundResult | None], "str | Awaitable[str |
 
 
 class FunctionUser(BaseUser):
-    """Let a function, sync or async, decide what to say."""
+    """Let a function, sync or async, return the prompts."""
 
     def __init__(self, fn: Say) -> None:
         self.fn = fn
 
     async def run(self, round: int, instruction: str, round_result: RoundResult | None = None) -> str | None:
         """Return what the function returns."""
-        said = self.fn(round, instruction, round_result)
-        return await said if inspect.isawaitable(said) else said
+        prompt = self.fn(round, instruction, round_result)
+        return await prompt if inspect.isawaitable(prompt) else prompt
 
 
 def load_user(reference: str, base: Path | None = None) -> BaseUser:
@@ -88,19 +88,19 @@ def load_user(reference: str, base: Path | None = None) -> BaseUser:
     """
     place, _, name = reference.partition(":")
     if not place or not name:
-        raise BadValue(f"user {reference!r} names no object", advice="write module:object or file.py:object")
+        raise BadValue(f"user {reference!r} does not name an object", advice="write module:object or file.py:object")
     module = _module(reference, place, base)
-    found: object = getattr(module, name, None)
-    if found is None:
+    target: object = getattr(module, name, None)
+    if target is None:
         public = [each for each in vars(module) if not each.startswith("_")]
         raise BadValue(f"user {reference!r}: {place} has no {name}", advice=did_you_mean(name, public))
-    if isinstance(found, type) and issubclass(found, BaseUser):
-        return found()
-    if isinstance(found, BaseUser):
-        return copy.deepcopy(found)
-    if callable(found) and not isinstance(found, type):
-        return FunctionUser(found)
-    raise BadValue(f"user {reference!r} is {type(found).__name__}", advice="name a subclass of BaseUser or a function")
+    if isinstance(target, type) and issubclass(target, BaseUser):
+        return target()
+    if isinstance(target, BaseUser):
+        return copy.deepcopy(target)
+    if callable(target) and not isinstance(target, type):
+        return FunctionUser(target)
+    raise BadValue(f"user {reference!r} is {type(target).__name__}", advice="name a subclass of BaseUser or a function")
 
 
 def _module(reference: str, place: str, base: Path | None) -> ModuleType:
@@ -142,7 +142,7 @@ def round_record(
     feedback_level: str | None = None,
 ) -> dict[str, Json]:
     """Return the line of `user_rounds.jsonl` for a round."""
-    recorder: dict[str, Json] = {
+    record: dict[str, Json] = {
         "round": result.round,
         "scene": result.scene,
         "role": result.role,
@@ -156,7 +156,7 @@ def round_record(
         "wall_sec": round(wall_sec, 3),
         "tokens": tokens,
     }
-    return recorder if feedback_level is None else {**recorder, "feedback_level": feedback_level}
+    return record if feedback_level is None else {**record, "feedback_level": feedback_level}
 
 
 Feedback = Literal["none", "counts", "names", "raw"]
@@ -193,8 +193,8 @@ class LoopStrategy:
         return VerifyRetryUser(self.k, self.feedback or "names", threshold) if self.name == VERIFY_RETRY else None
 
     def __str__(self) -> str:
-        given = {"k": self.k or None, "feedback": self.feedback}
-        text = ",".join(f"{key}={value}" for key, value in given.items() if value is not None)
+        parameters = {"k": self.k or None, "feedback": self.feedback}
+        text = ",".join(f"{key}={value}" for key, value in parameters.items() if value is not None)
         return f"{self.name}:{text}" if text else self.name
 
 
@@ -203,16 +203,18 @@ def parse_loop(text: str) -> LoopStrategy:
     name, _, rest = text.strip().partition(":")
     if name not in _PARAMETERS:
         raise BadValue(f"loop strategy {text!r} is not known", advice=did_you_mean(name, _PARAMETERS))
-    given: dict[str, str] = {}
+    parameters: dict[str, str] = {}
     for part in rest.split(",") if rest else ():
         key, equals, value = (word.strip() for word in part.partition("="))
-        if not equals or key not in _PARAMETERS[name] or key in given:
-            wanted = ", ".join(f"{key}=…" for key in _PARAMETERS[name]) or "nothing"
-            raise BadValue(f"loop strategy {text!r} has {part.strip()!r}", advice=f"{name} takes {wanted}")
-        given[key] = value
+        if not equals or key not in _PARAMETERS[name] or key in parameters:
+            known = ", ".join(f"{key}=…" for key in _PARAMETERS[name]) or "nothing"
+            raise BadValue(f"loop strategy {text!r} has {part.strip()!r}", advice=f"{name} takes {known}")
+        parameters[key] = value
     if name == SINGLE_SHOT:
         return LoopStrategy(name)
-    return LoopStrategy(name, _k(text, given.get("k", "3")), _feedback(text, name, given.get("feedback", "names")))
+    return LoopStrategy(
+        name, _k(text, parameters.get("k", "3")), _feedback(text, name, parameters.get("feedback", "names"))
+    )
 
 
 def _k(text: str, value: str) -> int:
@@ -231,7 +233,7 @@ def _feedback(text: str, name: str, value: str) -> Feedback | None:
 
 
 class VerifyRetryUser(BaseUser):
-    """Send the agent back until the verifier is content, telling no more of the tests than is allowed."""
+    """Send the agent back until the reward is high enough, with as much feedback from the tests as is allowed."""
 
     def __init__(self, k: int = 3, feedback: Feedback = "names", threshold: float = 1.0) -> None:
         self.k = k
@@ -242,18 +244,19 @@ class VerifyRetryUser(BaseUser):
         """Return the task, later with what is still wrong."""
         if round_result is None:
             return instruction
-        if round > self.k or reaches(round_result, self.threshold):
+        if round > self.k or reaches_threshold(round_result, self.threshold):
             return None
-        said = feedback_text(round_result, self.feedback)
+        hints = feedback_text(round_result, self.feedback)
         return (
-            f"You have worked on this task before, and what is in the workspace does not pass its tests yet. {said}\n\n"
-            f"Look at the workspace as it is now, find what is missing or wrong, and put it right.\n\n"
+            "You have worked on this task before, and what is in the workspace does not pass its tests yet. "
+            f"{hints}\n\n"
+            "Look at the workspace as it is now, find what is missing or wrong, and put it right.\n\n"
             f"The task:\n\n{instruction}"
         )
 
 
 class SelfReviewUser(BaseUser):
-    """Ask the agent to check its own work; what the verifier says is kept from it."""
+    """Ask the agent to check its own work, without telling it what the verifier says."""
 
     def __init__(self, k: int = 3) -> None:
         self.k = k
@@ -271,8 +274,8 @@ class SelfReviewUser(BaseUser):
         )
 
 
-def reaches(result: RoundResult, threshold: float) -> bool:
-    """Tell whether a round did well enough."""
+def reaches_threshold(result: RoundResult, threshold: float) -> bool:
+    """Return whether the reward of a round is high enough."""
     return result.reward is not None and result.reward >= threshold
 
 
@@ -280,7 +283,7 @@ _Writer: TypeAlias = Callable[[RoundResult], str]
 
 
 def feedback_text(result: RoundResult, level: Feedback) -> str:
-    """Say of a failed round what the level allows, within the limit."""
+    """Return what the level allows to tell of a failed round, within the limit."""
     writers: dict[Feedback, _Writer] = {"none": _nothing, "counts": _counts, "names": _names, "raw": _raw}
     return writers[level](result)[:MAX_FEEDBACK_CHARS].rstrip()
 
@@ -288,10 +291,10 @@ def feedback_text(result: RoundResult, level: Feedback) -> str:
 def failing_names(result: RoundResult) -> list[str]:
     """Return the failed tests by name: without parameters and free text, since these can hold expected values."""
     if result.checks is not None:
-        given: Sequence[str] = result.checks.failed
+        failed: Sequence[str] = result.checks.failed
     else:
-        given = [one or other for one, other in _FAILED.findall(result.verifier_output or "")]
-    names = (name.partition("[")[0].partition(" - ")[0].strip() for name in given)
+        failed = [one or other for one, other in _FAILED.findall(result.verifier_output or "")]
+    names = (name.partition("[")[0].partition(" - ")[0].strip() for name in failed)
     return list(dict.fromkeys(name for name in names if _NAME.fullmatch(name)))
 
 
@@ -302,9 +305,9 @@ def _nothing(result: RoundResult) -> str:
 def _counts(result: RoundResult) -> str:
     if result.checks is not None and result.checks.total:
         return f"{len(result.checks.passed)} of {result.checks.total} tests pass."
-    found = _COUNTS.findall((result.verifier_output or "").strip().rpartition("\n")[2])
-    passed = sum(int(number) for number, word in found if word == "passed")
-    total = sum(int(number) for number, _ in found)
+    counts = _COUNTS.findall((result.verifier_output or "").strip().rpartition("\n")[2])
+    passed = sum(int(number) for number, word in counts if word == "passed")
+    total = sum(int(number) for number, _ in counts)
     return f"{passed} of {total} tests pass." if total else ""
 
 
@@ -329,8 +332,8 @@ def loop_report(
     failed: bool = False,
     tokens: Sequence[int | None] = (),
 ) -> dict[str, Json]:
-    """Return what a result says of a loop: how many rounds it took, and why it ended."""
-    first = next((n for n, result in enumerate(rounds) if reaches(result, threshold)), None)
+    """Return the content of `loop.json`: how many rounds there were, and why they ended."""
+    first = next((n for n, result in enumerate(rounds) if reaches_threshold(result, threshold)), None)
     used = [*tokens[: first + 1]] if first is not None else []
     return {
         "strategy": strategy.name,
@@ -347,6 +350,6 @@ def loop_report(
 def _stop_reason(strategy: LoopStrategy, rounds: Sequence[RoundResult], threshold: float, failed: bool) -> StopReason:
     if failed:
         return "error"
-    if rounds and strategy.name == VERIFY_RETRY and reaches(rounds[-1], threshold):
+    if rounds and strategy.name == VERIFY_RETRY and reaches_threshold(rounds[-1], threshold):
         return "passed_bar"
     return "max_iterations" if len(rounds) >= strategy.max_user_rounds else "strategy_stop"

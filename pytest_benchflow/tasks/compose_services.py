@@ -64,7 +64,7 @@ def _of_agent(task: Task) -> Iterator[Mention]:
 
 def _of_verifier(task: Task, step: TaskStep) -> Iterator[Mention]:
     """Yield what the verifier of a step wants, which may have services of its own."""
-    directory = step.verifier.directory(task)
+    directory = step.verifier.directory(task.environment_dir)
     yield Mention((*_said_at(task.config, step, "service"), "service"), step.verifier.service, directory)
     if step.verifier.environment is not None:
         at = (*_said_at(task.config, step, "environment"), "environment")

@@ -189,11 +189,11 @@ class StepVerifier:
     """The chosen strategy of a `verifier.md`, if there is one."""
     expected_skills: tuple[str, ...] = ()
 
-    def directory(self, task: Task) -> Path | None:
+    def directory(self, environment_dir: Path | None) -> Path | None:
         """Return the build context of the environment that the tests run in, None if that is a ready image."""
         if self.mode == "shared":
-            return task.environment_dir
-        return self.build_dir or (task.environment_dir if self.uploads_tests else None)
+            return environment_dir
+        return self.build_dir or (environment_dir if self.uploads_tests else None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ def test_a_dry_run_lists_the_cells_and_starts_nothing(
     assert done.ret == 0
     done.stdout.fnmatch_lines(
         [
-            "tasks/gpus/task.toml::oracle  *the local sandbox cannot give ?environment? gpus; use --bf-sandbox docker",
+            "tasks/gpus/task.toml::oracle  *local sandbox does not support ?environment? gpus; use --bf-sandbox docker",
             "tasks/later/task.toml::oracle  will be skipped: not yet",
             "tasks/linked/task.toml::oracle  *is a link to /etc/passwd, outside the task*",
             "tasks/sound/task.toml::oracle  ready",

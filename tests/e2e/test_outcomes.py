@@ -114,14 +114,18 @@ ERRORS = {
     "build-fails": ("build", "start", "false"),
     "unhealthy": ("healthcheck", "start", "failed 2 times: exit status 1, not yet"),
     "env-missing": ("credentials", "setup", "needs the environment variable BENCHFLOW_TEST_TOKEN"),
-    "gpus": ("unsupported", "setup", "the local sandbox cannot give [environment] gpus"),
-    "allowlist": ("unsupported", "setup", 'the local sandbox cannot give [environment] network_mode = "allowlist"'),
+    "gpus": ("unsupported", "setup", "the local sandbox does not support [environment] gpus"),
+    "allowlist": (
+        "unsupported",
+        "setup",
+        'the local sandbox does not support [environment] network_mode = "allowlist"',
+    ),
     "compose": (
         "unsupported",
         "setup",
         'environment/docker-compose.yaml, [[artifacts]] service = "db"; use --bf-sandbox',
     ),
-    "image": ("unsupported", "setup", "the local sandbox cannot give [environment] docker_image"),
+    "image": ("unsupported", "setup", "the local sandbox does not support [environment] docker_image"),
 }
 SKIPPED = ["no-solution"]
 

@@ -228,7 +228,7 @@ async def test_a_job_file_is_run(tasks: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("tasks: tasks", r"job\.yaml names no agent; add agent:"),
+        ("tasks: tasks", r"job\.yaml does not name an agent; add agent:"),
         ("agent: oracle", r"job\.yaml names no tasks; add tasks: or source:"),
         (
             "agents: [{name: a}, {name: b}]\ndatasets: [{path: tasks}]",

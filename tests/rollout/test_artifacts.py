@@ -9,7 +9,7 @@ import pytest
 from fake_sandbox import FakeComposed, FakeSandbox, failed
 
 from pytest_benchflow.core.errors import SandboxError
-from pytest_benchflow.rollout.artifacts import keep_artifacts, place_artifacts
+from pytest_benchflow.rollout.artifacts import copy_artifacts_in, copy_artifacts_out
 from pytest_benchflow.sandboxes import empty_dirs_script
 from pytest_benchflow.tasks import Artifact
 
@@ -21,7 +21,7 @@ def artifact(source: str, **more: object) -> Artifact:
 
 
 async def kept(files: Files, into: Path, *declared: Artifact) -> dict[str, str]:
-    return {entry.source: entry.status for entry in await keep_artifacts(FakeSandbox(files=files), declared, into)}
+    return {entry.source: entry.status for entry in await copy_artifacts_out(FakeSandbox(files=files), declared, into)}
 
 
 async def test_a_file_keeps_its_path_below_the_artifacts(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ async def test_a_download_that_fails_is_recorded_and_not_fatal(tmp_path: Path) -
         await whole(source, target)
 
     sandbox.download_file = broken  # type: ignore[method-assign]
-    found = await keep_artifacts(sandbox, [artifact("/app/a"), artifact("/app/b")], tmp_path)
+    found = await copy_artifacts_out(sandbox, [artifact("/app/a"), artifact("/app/b")], tmp_path)
     assert [entry.status for entry in found] == ["failed", "ok"]
 
 
@@ -100,9 +100,9 @@ async def test_nothing_kept_of_the_standard_place_leaves_nothing(tmp_path: Path)
 async def test_kept_artifacts_go_back_to_where_they_came_from(tmp_path: Path) -> None:
     files: Files = {"/app/out.txt": b"data", "/app/dir": {"x": b"x"}, "/app/none": {}}
     declared = [artifact("/app/out.txt", destination="elsewhere"), artifact("/app/dir"), artifact("/app/none")]
-    entries = await keep_artifacts(FakeSandbox(files=files), [*declared, artifact("/app/missing")], tmp_path)
+    entries = await copy_artifacts_out(FakeSandbox(files=files), [*declared, artifact("/app/missing")], tmp_path)
     other = FakeSandbox()
-    await place_artifacts(other, entries, tmp_path)
+    await copy_artifacts_in(other, entries, tmp_path)
     assert other.uploads == [("file", "/app/out.txt"), ("dir", "/app/dir")]
     assert other.files["/app/out.txt"] == b"data"
     # A directory holds what the agent left and nothing that the verifier's image has there.
@@ -110,9 +110,9 @@ async def test_kept_artifacts_go_back_to_where_they_came_from(tmp_path: Path) ->
 
 
 async def test_a_directory_that_cannot_be_emptied_is_an_error(tmp_path: Path) -> None:
-    entries = await keep_artifacts(FakeSandbox(files={"/app": {"x": b"x"}}), [artifact("/app")], tmp_path)
+    entries = await copy_artifacts_out(FakeSandbox(files={"/app": {"x": b"x"}}), [artifact("/app")], tmp_path)
     with pytest.raises(SandboxError, match=r"could not empty /app for its artifacts: Read-only file system"):
-        await place_artifacts(FakeSandbox(lambda cmd: failed(1, "Read-only file system\n")), entries, tmp_path)
+        await copy_artifacts_in(FakeSandbox(lambda cmd: failed(1, "Read-only file system\n")), entries, tmp_path)
 
 
 async def test_services_come_after_main_whatever_the_order(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ async def test_services_come_after_main_whatever_the_order(tmp_path: Path) -> No
     async def before_services() -> None:
         seen.append([path.name for path in tmp_path.rglob("*") if path.is_file()])
 
-    entries = await keep_artifacts(sandbox, declared, tmp_path, before_services=before_services)
+    entries = await copy_artifacts_out(sandbox, declared, tmp_path, before_services=before_services)
     assert seen == [["out"]]
     assert (tmp_path / "app/out").read_bytes() == b"main"
     manifest = json.loads((tmp_path / "manifest.json").read_text())
@@ -149,5 +149,5 @@ async def test_services_come_after_main_whatever_the_order(tmp_path: Path) -> No
     ]
     assert sorted(path.name for path in (tmp_path / "dump").iterdir()) == ["a.sql"]
     other = FakeSandbox()
-    await place_artifacts(other, entries, tmp_path)
+    await copy_artifacts_in(other, entries, tmp_path)
     assert other.uploads == [("file", "/app/out"), ("dir", "/dump"), ("file", "/var/log/x")]

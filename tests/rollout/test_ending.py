@@ -12,7 +12,7 @@ import pytest
 import pytest_benchflow as bf
 from pytest_benchflow import Rollout, RolloutConfig
 from pytest_benchflow.core.errors import SandboxError
-from pytest_benchflow.rollout.recorder import Recorder, describe
+from pytest_benchflow.rollout.recorder import Recorder
 from pytest_benchflow.tasks import load_task
 
 NO_ROOM = "results cannot be written: No space left on device; make room, or choose another --bf-jobs-dir"
@@ -34,9 +34,11 @@ def test_what_ended_a_rollout_is_described(
     error: Exception, message: str, make_task: Callable[..., Path], tmp_path: Path
 ) -> None:
     task = load_task(make_task())
-    recorder = Recorder(RolloutConfig(task_path=task.path), task)
+    recorder = Recorder(RolloutConfig(task_path=task.path), task, agent="oracle")
     recorder.make_directory(tmp_path / "job")
-    assert describe(error, recorder).message == message
+    recorder.add_error(error)
+    assert recorder.error is not None
+    assert recorder.error.message == message
     assert (recorder.directory / "exception.txt").exists() is isinstance(error, KeyError)
 
 

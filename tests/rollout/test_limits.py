@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_benchflow.rollout import Role, RolloutConfig
-from pytest_benchflow.rollout.limits import hard_deadline, prompt_limit
+from pytest_benchflow.rollout.config import hard_deadline, prompt_limit
 from pytest_benchflow.tasks import load_task
 
 BOTH = "[agent]\ntimeout_sec = 100\n[solution]\ntimeout_sec = 7000\n"

@@ -125,7 +125,7 @@ async def test_every_user_may_leave_messages(sandbox: Sandbox) -> None:
         (b"", "is not JSON"),
         (b"[" * 100_00, "is not JSON"),
         (b"\xff", "is not JSON"),
-        (b"[]", 'is no object {"to": …, "content": …}'),
+        (b"[]", 'is not an object {"to": …, "content": …}'),
         (b"{}", "has no text in content"),
         (b'{"content": " "}', "has no text in content"),
         (b'{"content": 7}', "has no text in content"),

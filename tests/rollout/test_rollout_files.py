@@ -421,7 +421,9 @@ def test_a_file_with_scenes_gives_them_to_the_rollout(write: Write) -> None:
 
 
 def test_a_rollout_needs_an_agent(write: Write) -> None:
-    with pytest.raises(ValueError, match=r"review-loop\.yaml names no agent; add agent: or scenes: whose roles do"):
+    with pytest.raises(
+        ValueError, match=r"review-loop\.yaml does not name an agent; add agent: or scenes: whose roles do"
+    ):
         rollout_config_from_yaml(write("scenes: [{roles: [{name: a}]}]"), "x")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from pytest_benchflow.rollout.limits import combine, reaches
+from pytest_benchflow.rollout.result import combine_steps, reaches_minimum
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ from pytest_benchflow.rollout.limits import combine, reaches
 def test_a_step_must_reach_its_minimum(
     rewards: Mapping[str, float], minimum: float | Mapping[str, float] | None, goes_on: bool
 ) -> None:
-    assert reaches(rewards, minimum) is goes_on
+    assert reaches_minimum(rewards, minimum) is goes_on
 
 
 @pytest.mark.parametrize(
@@ -48,4 +48,4 @@ def test_a_step_must_reach_its_minimum(
 def test_steps_are_combined_key_by_key(
     steps: list[dict[str, float]], strategy: str | None, rewards: dict[str, float]
 ) -> None:
-    assert combine(steps, strategy) == pytest.approx(rewards)  # type: ignore[arg-type]
+    assert combine_steps(steps, strategy) == pytest.approx(rewards)  # type: ignore[arg-type]

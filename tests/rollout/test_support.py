@@ -1,4 +1,4 @@
-"""What a sandbox cannot give is refused before anything starts, by name."""
+"""What a sandbox does not support is refused before anything starts, by name."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_key_is_refused_by_name_unless_the_sandbox_can(
     path = make_task(toml=toml)
     text = refusal(path, Backend())
     assert named in text
-    assert "the tiny sandbox cannot give" in text
+    assert "the tiny sandbox does not support" in text
     assert str(path / "task.toml") in text
     if able:
         refuse_unsupported(load_task(path), Backend(EVERYTHING))
@@ -154,7 +154,9 @@ def test_another_service_than_main_is_refused_by_name_unless_the_sandbox_has_the
 ) -> None:
     files = {"environment/docker-compose.yaml": "services: {main: {}, db: {image: postgres}}\n"}
     path = make_task(toml=f'{toml}service = "db"\n', files=files)
-    assert f'the tiny sandbox cannot give {named} service = "db"' in refusal(path, Backend(Capabilities(compose=True)))
+    assert f'the tiny sandbox does not support {named} service = "db"' in refusal(
+        path, Backend(Capabilities(compose=True))
+    )
     refuse_unsupported(load_task(path), Backend(EVERYTHING))
 
 

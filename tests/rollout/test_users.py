@@ -113,8 +113,8 @@ async def test_no_two_rollouts_share_a_user(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("reference", "message"),
     [
-        ("mine", "user 'mine' names no object; write module:object"),
-        ("mine:", "user 'mine:' names no object"),
+        ("mine", "user 'mine' does not name an object; write module:object"),
+        ("mine:", "user 'mine:' does not name an object"),
         ("mine:Stuborn", "user 'mine:Stuborn': mine has no Stuborn; did you mean Stubborn?"),
         ("mine:number", "user 'mine:number' is int; name a subclass of BaseUser or a function"),
         ("other.py:User", "user 'other.py:User': there is no "),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pytest_benchflow.agents.bundles.bundle import KEY, Bundle, host_platform
 from pytest_benchflow.agents.bundles.npm import reason_of_npm
-from pytest_benchflow.agents.sandbox_commands import exec_install
+from pytest_benchflow.agents.installation import exec_install
 
 if TYPE_CHECKING:
     from pytest_benchflow.sandboxes import Sandbox

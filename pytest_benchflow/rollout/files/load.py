@@ -35,7 +35,7 @@ KeyPath = tuple[str | int, ...]
 
 
 class RolloutFileError(BadValue):
-    """A file that cannot be used as written; `problems` holds everything found."""
+    """A file that cannot be used as written; `problems` lists everything that is wrong with it."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(sorted(problems, key=lambda problem: problem.line or 0))

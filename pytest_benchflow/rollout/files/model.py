@@ -95,8 +95,8 @@ class UserEntry:
 
     def fields(self) -> dict[str, Any]:
         """Return what it says of a rollout's configuration, with a new user."""
-        said = {"user": self.load(), "max_user_rounds": self.max_rounds, "oracle_access": self.oracle_access}
-        return {name: value for name, value in said.items() if value is not None}
+        fields = {"user": self.load(), "max_user_rounds": self.max_rounds, "oracle_access": self.oracle_access}
+        return {name: value for name, value in fields.items() if value is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +152,7 @@ class RolloutFile:
         user = {} if self.user is None else self.user.fields()
         values = {name: value for name, value in self.values.items() if name in _ROLLOUT_NAMES}
         named = {} if self.rollout_name is None else {"rollout_name": self.rollout_name}
-        return RolloutConfig(**{**values, **named, **user, **self._played(), "task_path": self._task(task_path)})
+        return RolloutConfig(**{**values, **named, **user, **self._players(), "task_path": self._task(task_path)})
 
     def layer(self, name: LayerName) -> Layer:
         """Return what the file says of the settings of a run and of its rollouts."""
@@ -160,24 +160,26 @@ class RolloutFile:
         return Layer(name, self.values if retries is None else {**self.values, "retries": retries})
 
     def wants(self, *names: str) -> bool:
-        """Tell whether a task, by any of its names, is among those that a job is to run."""
+        """Return whether a job runs a task that has these names."""
 
         def listed(patterns: tuple[str, ...]) -> bool:
             return any(fnmatchcase(name, pattern) for name in names for pattern in patterns)
 
         return (not self.include or listed(self.include)) and not listed(self.exclude)
 
-    def _played(self) -> dict[str, Any]:
+    def _players(self) -> dict[str, Any]:
         if not self.pins_agents:
-            raise BadValue(f"{self.path or self.name} names no agent", advice="add agent: or scenes: whose roles do")
+            raise BadValue(
+                f"{self.path or self.name} does not name an agent", advice="add agent: or scenes: whose roles do"
+            )
         if self.scenes:
             return {"scenes": self.scenes_for(), "scene": self.name, "prompts": None}
         first = self.agents[0]
         return {"agent": first.name, "model": first.model, "scene": self.name}
 
-    def _task(self, given: Path | str | None) -> Path:
-        if given is not None:
-            return Path(given)
+    def _task(self, path: Path | str | None) -> Path:
+        if path is not None:
+            return Path(path)
         if self.task_path is not None:
             return self.task_path
         return Path() if self.path is None else self.path.parent

@@ -8,7 +8,7 @@ import pytest
 from project import write_files
 
 from pytest_benchflow.core.errors import BuildError
-from pytest_benchflow.rollout.build_overrides import make_context
+from pytest_benchflow.rollout.setup import make_context
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_benchflow.agents import AgentRegistry
-from pytest_benchflow.rollout.checks import unheeded_notes
+from pytest_benchflow.rollout.checks import ignored_key_notes
 from pytest_benchflow.tasks import load_task
 
 PLUGINS = "[verifier] pytest_plugins has no effect: pytest loads the plugins that the verifier's image has"
@@ -51,5 +51,5 @@ SERVER = '[[environment.mcp_servers]]\nname = "x"\nurl = "http://x"\ntools = ["o
     ],
 )
 def test_a_key_without_effect_is_noted(make_task: Callable[..., Path], toml: str, agent: str, said: list[str]) -> None:
-    notes = unheeded_notes(load_task(make_task(toml=toml)), [AgentRegistry().get(agent)])
+    notes = ignored_key_notes(load_task(make_task(toml=toml)), [AgentRegistry().get(agent)])
     assert notes == [f"hello: {note}" for note in said]

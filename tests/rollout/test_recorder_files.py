@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_benchflow.rollout.trajectory import Trajectory, write_json, write_text
+from pytest_benchflow.rollout.recorder import Trajectory, write_json, write_text
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
