@@ -114,7 +114,7 @@ def test_an_ordinary_run_makes_prints_and_imports_nothing_of_ours(project: Proje
             import sys
 
             def pytest_unconfigure():
-                heavy = {"pydantic", "docker", "acp", "rich", "pytest_benchflow.rollout"} & {*sys.modules}
+                heavy = {"pydantic", "docker", "acp", "rich", "pytest_benchflow.rollout.rollout"} & {*sys.modules}
                 print("heavy:", sorted(heavy))
             """,
         }
