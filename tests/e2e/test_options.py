@@ -276,21 +276,6 @@ def test_a_bad_option_ends_the_run_with_one_line(three: Project, args: list[str]
     assert message in done.stderr.str()
 
 
-def test_help_lists_every_option(project: Project) -> None:
-    text = project.run("--help").stdout.str()
-    for flag in (
-        "--bf-agent",
-        "--bf-model",
-        "--bf-sandbox",
-        "--bf-threshold",
-        "--bf-trials",
-        "--bf-json",
-        "--bf-shard",
-    ):
-        assert flag in text
-    assert "bf_threshold" in text
-
-
 def test_concurrency_is_a_cap(project: Project) -> None:
     """Each of four rollouts notes when it runs, in a directory they share only through their results."""
     for number in range(4):

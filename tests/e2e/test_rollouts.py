@@ -222,8 +222,8 @@ def ran(new_project: Callable[..., Project]) -> Project:
         # Between steps the agent sees neither tests nor rewards.
         "steps/two/tests/test.sh": (
             "#!/bin/bash\n"
-            "if [ \"$(tr -d '\\n' < /app/left)\" = '/logs/verifier:/tests:' ]; then echo 1; else cat /app/left; echo 0; fi"
-            " > /logs/verifier/reward.txt\n"
+            "if [ \"$(tr -d '\\n' < /app/left)\" = '/logs/verifier:/tests:' ]; then echo 1; else cat /app/left; echo 0;"
+            " fi > /logs/verifier/reward.txt\n"
         ),
     }
     project.task("tasks/laid-over", toml=steps(), files=laid_over, test=None, solve=None)
