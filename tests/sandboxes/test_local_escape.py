@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from project import wait_for
 from sandbox_helpers import StartSandbox, output
 
 from pytest_benchflow.sandboxes import Limits, Sandbox, SandboxSpec
@@ -450,10 +451,10 @@ async def test_nothing_outlives_the_sandbox(sandbox: Sandbox, user: str | None) 
     mark = f"bf-outlives-{uuid.uuid4().hex}"
     attack = (
         f"trap '' TERM HUP INT; for i in 1 2 3; do (setsid nohup bash -c 'trap \"\" TERM HUP; exec -a {mark} sleep 600'"
-        " >/dev/null 2>&1 &) ; done; sleep 0.3"
+        " >/dev/null 2>&1 &) ; done"
     )
     await sandbox.exec(attack, user=user)
-    assert _alive(mark)
+    wait_for(lambda: len(_alive(mark)) == 3, "the start of the programs")
     await sandbox.stop()
     assert not _alive(mark)
 

@@ -12,6 +12,7 @@ import uuid
 from pathlib import Path
 
 import pytest
+from project import wait_for
 from sandbox_helpers import StartSandbox, zygotes
 
 from pytest_benchflow.core.errors import SandboxError, UnsupportedError
@@ -177,6 +178,6 @@ def test_a_sandbox_says_so_in_another_event_loop_and_can_still_be_stopped(cache:
         await backend.aclose()
 
     asyncio.run(start())
-    assert running(mark)
+    wait_for(lambda: running(mark), "the start of the program")
     asyncio.run(use())
     assert not running(mark)
