@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -83,32 +82,32 @@ async def test_variables_of_the_format_are_offered(start: Start, context: Contex
     assert (await sandbox.exec("echo $CPUS $MEMORY $TESTS $LOGS $FROM_IMAGE")).stdout == "0 0 /tests /logs/agent yes\n"
 
 
-@pytest.mark.parametrize("size", [1_000, 9_000_000], ids=["small", "big"])
-async def test_files_reach_a_file_system_in_memory(start: Start, context: Context, tmp_path: Path, size: int) -> None:
+async def test_files_reach_a_file_system_in_memory(start: Start, context: Context, tmp_path: Path) -> None:
     sandbox = await start(environment_dir=written(context(MAIN), "services:\n  main:\n    tmpfs: [/memory]\n"))
-    (tmp_path / "file").write_bytes(b"x" * size)
-    await sandbox.upload_file(tmp_path / "file", "/memory/deep/file")
-    assert (await sandbox.exec("wc -c </memory/deep/file")).stdout == f"{size}\n"
-    await sandbox.download_file("/memory/deep/file", tmp_path / "back")
-    assert (tmp_path / "back").stat().st_size == size
+    for size in (1_000, 9_000_000):  # they go different ways
+        (tmp_path / "file").write_bytes(b"x" * size)
+        await sandbox.upload_file(tmp_path / "file", "/memory/deep/file")
+        assert (await sandbox.exec("wc -c </memory/deep/file")).stdout == f"{size}\n"
+        await sandbox.download_file("/memory/deep/file", tmp_path / "back")
+        assert (tmp_path / "back").stat().st_size == size
 
 
-@pytest.mark.parametrize("size", [300_000, 9_000_000], ids=["small", "big"])
-async def test_full_file_system_is_said(start: Start, context: Context, tmp_path: Path, size: int) -> None:
+async def test_full_file_system_is_said(start: Start, context: Context, tmp_path: Path) -> None:
     text = "services:\n  main:\n    tmpfs: ['/memory:size=64k']\n"
     sandbox = await start(environment_dir=written(context(MAIN), text))
-    (tmp_path / "file").write_bytes(b"x" * size)
-    with pytest.raises(SandboxError, match=r"cannot write /memory in sandbox test: .*No space left on device"):
-        await sandbox.upload_file(tmp_path / "file", "/memory/file")
+    for size in (300_000, 9_000_000):
+        (tmp_path / "file").write_bytes(b"x" * size)
+        with pytest.raises(SandboxError, match=r"cannot write /memory in sandbox test: .*No space left on device"):
+            await sandbox.upload_file(tmp_path / "file", "/memory/file")
     assert (await sandbox.exec("echo on")).stdout == "on\n"
 
 
 @pytest.mark.usefixtures("_health_checks")
 async def test_same_project_runs_several_times_at_once(start: Start, context: Context) -> None:
     directory = written(context(MAIN), f"services:{WEB}")
-    sandboxes = await asyncio.gather(*(start(environment_dir=directory, name=f"n{n}") for n in range(3)))
+    sandboxes = await asyncio.gather(*(start(environment_dir=directory, name=f"n{n}") for n in range(2)))
     answers = await asyncio.gather(*(sandbox.exec("curl -sS http://web:8000/") for sandbox in sandboxes))
-    assert [answer.stdout for answer in answers] == ["hello\n"] * 3
+    assert [answer.stdout for answer in answers] == ["hello\n"] * 2
 
 
 async def test_projects_that_want_the_same_name_take_turns(backend: DockerBackend, context: Context) -> None:
@@ -126,20 +125,8 @@ async def test_projects_that_want_the_same_name_take_turns(backend: DockerBacken
         running -= 1
         await sandbox.stop()
 
-    await asyncio.gather(one(), one(), one())
+    await asyncio.gather(one(), one())
     assert most == 1
-
-
-async def test_project_never_waits_for_one_that_stays_beside_it(backend: DockerBackend, context: Context) -> None:
-    text = f"services:\n  main:\n    container_name: bf-only-one-{os.getpid()}\n"
-    agents = SandboxSpec("agents", environment_dir=written(context(MAIN), text))
-    first = backend.create(agents)
-    await first.start()
-    second = backend.create(replace(agents, name="verifiers", coexists_with=first.id))
-    with pytest.raises(SandboxError, match=r"container-bf-only-one-\d+ is taken by the sandbox .*let Docker choose"):
-        async with asyncio.timeout(60):
-            await second.start()
-    assert (await first.exec("echo on")).stdout == "on\n"
 
 
 @pytest.mark.usefixtures("_health_checks")
@@ -162,9 +149,9 @@ async def test_services_that_are_too_slow_leave_nothing(backend: DockerBackend, 
         "services:\n  web:\n    image: debian:bookworm-slim\n    command: [sleep, '600']\n"
         "    healthcheck: {test: [CMD, 'false'], interval: 1s, retries: 600}\n"
     )
-    spec = SandboxSpec("slow", environment_dir=written(context(MAIN), text), build_timeout_sec=4)
+    spec = SandboxSpec("slow", environment_dir=written(context(MAIN), text), build_timeout_sec=2)
     sandbox = backend.create(spec)
-    with pytest.raises(SandboxError, match="not up within 4 s"):
+    with pytest.raises(SandboxError, match="not up within 2 s"):
         await sandbox.start()
     assert not objects(sandbox.id)
 

@@ -13,6 +13,8 @@ from pytest_benchflow.testing.conformance import SandboxConformance
 class TestDockerSandbox(SandboxConformance):
     factory = "pytest_benchflow.sandboxes.docker:DockerBackend"
     spec = SandboxSpec(name="conformance", docker_image="debian:bookworm-slim")
+    # More than may be held of it in memory.
+    big_file_bytes = 512 << 20
 
     async def forget(self, mount: Mount) -> None:
         client = docker.from_env(version="auto").api

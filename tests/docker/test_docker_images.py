@@ -6,7 +6,6 @@ import asyncio
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -54,22 +53,10 @@ async def test_processes_that_need_the_same_image_build_it_once(context: Context
     assert stamps != {b""}
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda directory: (directory / "file").write_text("other"),
-        lambda directory: (directory / "file").chmod(0o755),
-        lambda directory: (directory / "new").symlink_to("file"),
-        lambda directory: (directory / "empty").mkdir(),
-    ],
-    ids=["bytes", "mode", "link", "directory"],
-)
-async def test_any_change_of_the_context_is_another_image(
-    start: Start, context: Context, change: Callable[[Path], object]
-) -> None:
+async def test_a_change_of_the_context_is_another_image(start: Start, context: Context) -> None:
     directory = context("FROM debian:bookworm-slim\nCOPY . /context\nRUN date +%s%N >/when\n", file="one")
     before = await (await start(environment_dir=directory)).exec("cat /when")
-    change(directory)
+    (directory / "file").write_text("other")
     after = await (await start(environment_dir=directory)).exec("cat /when")
     assert before.stdout != after.stdout
 
@@ -139,20 +126,20 @@ async def test_failing_step_is_an_error_with_line_command_and_output(start: Star
 
 
 async def test_failed_build_is_not_tried_again_in_the_same_run(start: Start, context: Context) -> None:
-    directory = context("FROM debian:bookworm-slim\nRUN sleep 2; false\n")
-    with pytest.raises(BuildError):
-        await start(environment_dir=directory)
-    began = time.monotonic()
-    with pytest.raises(BuildError, match="RUN sleep 2; false"):
-        await start(environment_dir=directory)
-    assert time.monotonic() - began < 1
+    directory = context("FROM debian:bookworm-slim\nRUN date +%s%N; false\n")
+    said = []
+    for _ in range(2):
+        with pytest.raises(BuildError, match="RUN date") as caught:
+            await start(environment_dir=directory)
+        said.append(str(caught.value))
+    assert said[0] == said[1], "it was built twice, at two times"
 
 
 async def test_build_that_is_too_slow_ends_in_the_engine_too(start: Start, context: Context, is_podman: bool) -> None:
     mark = f"bf-slow-{os.getpid()}"
     directory = context(f"FROM debian:bookworm-slim\nRUN bash -c 'exec -a {mark} sleep 30'\n")
-    with pytest.raises(BuildError, match=r"Dockerfile:2: .* took longer than 2 s; raise build_timeout_sec"):
-        await start(environment_dir=directory, build_timeout_sec=2)
+    with pytest.raises(BuildError, match=r"Dockerfile:2: .* took longer than 1 s; raise build_timeout_sec"):
+        await start(environment_dir=directory, build_timeout_sec=1)
     if is_podman:
         pytest.skip("Podman ends a build only after the step that it is at")
     for _ in range(100):
@@ -174,12 +161,9 @@ async def test_image_without_bash_is_named(start: Start, context: Context) -> No
         await start(environment_dir=directory)
 
 
-@pytest.mark.parametrize(
-    "lines",
-    ['ENTRYPOINT ["echo", "swallowed"]', 'ENTRYPOINT ["/bin/false"]', 'CMD ["/bin/false"]', "HEALTHCHECK CMD false"],
-)
-async def test_entrypoint_and_command_of_an_image_do_not_matter(start: Start, context: Context, lines: str) -> None:
-    sandbox = await start(environment_dir=context(f"FROM debian:bookworm-slim\n{lines}\n"))
+async def test_entrypoint_and_command_of_an_image_do_not_matter(start: Start, context: Context) -> None:
+    lines = 'ENTRYPOINT ["echo", "swallowed"]\nCMD ["/bin/false"]\nHEALTHCHECK CMD false\n'
+    sandbox = await start(environment_dir=context(f"FROM debian:bookworm-slim\n{lines}"))
     assert (await sandbox.exec("echo up")).stdout == "up\n"
 
 
@@ -192,13 +176,7 @@ async def test_user_of_an_image_is_the_default_and_root_can_be_asked_for(start: 
 
 @pytest.mark.parametrize(
     ("image", "spec", "expected"),
-    [
-        ("", None, "/app"),
-        ("/odd place", None, "/odd place"),
-        ("/a", "b", "/a/b"),
-        ("/a", "/c", "/c"),
-        ("rel", None, "/rel"),
-    ],
+    [("/odd place", None, "/odd place"), ("rel", "b", "/rel/b")],
 )
 async def test_workdir_is_absolute_and_exists(
     start: Start, context: Context, image: str, spec: str | None, expected: str

@@ -175,15 +175,16 @@ def test_context_is_asked_whether_it_answers(context: Path, monkeypatch: pytest.
 async def test_silent_runner_loses_its_container(
     daemon: Daemon, plain: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_benchflow.sandboxes.docker.containers.REMOTE_LEASE_SEC", 2)
+    monkeypatch.setattr("pytest_benchflow.sandboxes.docker.containers.REMOTE_LEASE_SEC", 1)
     backend = DockerBackend(address=plain)
     await backend.preflight()
     alive, silent = backend.create(SPEC), backend.create(SPEC)
     await asyncio.gather(alive.start(), silent.start())
     for task in silent._container.channel._tasks[1:]:  # type: ignore[union-attr]
         task.cancel()
-    await asyncio.sleep(5)
+    async with asyncio.timeout(60):
+        while (names := daemon.docker("ps", "-a", "--format", "{{.Names}}").stdout.decode().split()) != [alive.id]:
+            assert alive.id in names
+            await asyncio.sleep(0.1)
     assert (await alive.exec("echo on")).stdout == "on\n"
-    names = daemon.docker("ps", "-a", "--format", "{{.Names}}").stdout.decode().split()
-    assert names == [alive.id]
     await backend.aclose()

@@ -548,12 +548,20 @@ def test_line_of_a_step_skips_comments_continuations_and_here_documents() -> Non
 
 def test_digest_depends_on_what_an_image_depends_on(tmp_path: Path) -> None:
     made = context(tmp_path, "FROM a\n")
-    first = made.digest({})
+    (tmp_path / "file").write_text("one")
+    seen = {made.digest({})}
     os.utime(tmp_path / "Dockerfile", (1, 1))
-    assert made.digest({}) == first
-    assert made.digest({"arg": "1"}) != first
-    (tmp_path / "Dockerfile").chmod(0o755)
-    assert made.digest({}) != first
+    assert made.digest({}) in seen
+    assert made.digest({"arg": "1"}) not in seen
+    for change in (
+        lambda: (tmp_path / "Dockerfile").chmod(0o755),
+        lambda: (tmp_path / "file").write_text("other"),
+        lambda: (tmp_path / "link").symlink_to("file"),
+        lambda: (tmp_path / "empty").mkdir(),
+    ):
+        change()
+        assert made.digest({}) not in seen
+        seen.add(made.digest({}))
 
 
 def test_things_that_exist_only_once() -> None:

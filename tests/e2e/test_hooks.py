@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from project import Project, properties
@@ -61,9 +62,9 @@ def pytest_bf_register_agents(registry):
 """
 
 
-@pytest.fixture(scope="module", params=[(), ("-n", "2")], ids=["one-process", "two-workers"])
-def hooked(request: pytest.FixtureRequest, new_project: Callable[..., Project]) -> tuple[Project, pytest.RunResult]:
-    """Run two tasks below a folder whose root conftest implements every hook and notes each call."""
+@pytest.fixture(scope="module")
+def hooked(new_project: Callable[..., Project]) -> tuple[Project, pytest.RunResult]:
+    """Run two tasks by two workers, below a folder whose root conftest implements every hook and notes each call."""
     project = new_project()
     project.task("tasks/one")
     project.task("tasks/two", test="echo 0.5 > /logs/verifier/reward.txt")
@@ -97,7 +98,7 @@ def hooked(request: pytest.FixtureRequest, new_project: Callable[..., Project]) 
             """
         }
     )
-    return project, project.run("tasks", *request.param)
+    return project, project.run("tasks", "-n", "2")
 
 
 def notes(project: Project) -> list[str]:
@@ -178,9 +179,9 @@ def test_a_hook_changes_the_task(project: Project) -> None:
     assert {json.loads((path / "config.json").read_text())["threshold"] for path in project.rollout_dirs()} == {0.1}
 
 
-def test_a_hook_that_breaks_on_a_task_is_a_collection_error_of_that_task_only(project: Project) -> None:
-    project.task("tasks/one")
-    project.task("tasks/two")
+def test_a_hook_that_raises_is_an_error_of_that_task_only(project: Project) -> None:
+    for name in ("one", "two", "four"):
+        project.task(f"tasks/{name}")
     linked = project.task("tasks/three")
     (linked / "tests/secret").symlink_to("/etc/passwd")
     project.write(
@@ -189,17 +190,22 @@ def test_a_hook_that_breaks_on_a_task_is_a_collection_error_of_that_task_only(pr
             def pytest_bf_modify_task(task):
                 if task.name == "one":
                     raise ValueError("my own mistake")
+
+            def pytest_bf_modify_config(config, task):
+                if task.name == "four":
+                    raise ValueError("another mistake")
             """
         }
     )
     done = project.run("tasks", "--continue-on-collection-errors")
-    done.assert_outcomes(passed=1, errors=2)
+    done.assert_outcomes(passed=1, errors=3)
     done.stdout.fnmatch_lines(
         [
             "*ERROR collecting tasks/one/task.toml*",
             "*ERROR collecting tasks/three/task.toml*",
             "tasks/three/tests/secret: is a link to /etc/passwd, outside the task; *",
             "ERROR tasks/one/task.toml - ValueError: my own mistake",
+            "ERROR tasks/four/task.toml::oracle - ValueError: another mistake",
         ]
     )
     assert "TaskError" not in done.stdout.str()
@@ -230,6 +236,12 @@ def test_an_agent_of_the_conftest_runs_once_per_model(with_agent: Project) -> No
         "fake/m",
         "nop",
     ]
+    (result,) = (result for result in with_agent.results("a").values() if result["model"] == "m/one")
+    assert result["n_tool_calls"] == 1
+    lines = (with_agent.root / str(result["rollout_dir"]) / "trajectory/acp_trajectory.jsonl").read_text().splitlines()
+    events = [json.loads(line) for line in lines]
+    assert [(event["seq"], event["type"]) for event in events] == [(1, "user_message"), (2, "tool_call")]
+    assert events[0]["text"] == "Make done.txt.\n"
 
 
 def test_models_meant_for_other_agents_are_left_to_them(with_agent: Project) -> None:
@@ -248,42 +260,61 @@ def test_models_are_selected_by_mark(with_agent: Project) -> None:
     ]
 
 
-def test_the_agents_events_and_tool_calls_are_recorded(with_agent: Project) -> None:
-    with_agent.run("--bf-agent=fake", "--bf-job-name=b", "--bf-json=r.json").assert_outcomes(passed=1)
-    (directory,) = with_agent.rollout_dirs("b")
-    events = [json.loads(line) for line in (directory / "trajectory/acp_trajectory.jsonl").read_text().splitlines()]
-    assert [(event["seq"], event["type"]) for event in events] == [(1, "user_message"), (2, "tool_call")]
-    assert events[0]["text"] == "Make done.txt.\n"
-    assert json.loads((directory / "result.json").read_text())["n_tool_calls"] == 1
+@pytest.fixture(scope="module")
+def bad_agents(new_project: Callable[..., Project]) -> tuple[Project, pytest.RunResult]:
+    """Run agents that break at different times, in one run."""
+    project = new_project()
+    project.task("tasks/one", toml='artifacts = ["/app/work.txt"]\n')
+    answer = "        return PromptResult(AgentOutcome.COMPLETED, n_tool_calls=1)"
+    broken = {
+        "installs": (
+            '        done = await context.sandbox.exec("echo installed > /tmp/installed", user=0)',
+            '        raise RuntimeError("no space left")',
+        ),
+        "works": (
+            answer,
+            "        await self.context.sandbox.exec("
+            '"echo log > /logs/agent/own.log; echo work > /app/work.txt", user=0)\n'
+            '        raise RuntimeError("no answer")',
+        ),
+        "ends": (answer, '        return PromptResult(AgentOutcome.CRASHED, "lost its head")'),
+    }
+    for name, (sound, changed) in broken.items():
+        assert sound in FAKE_AGENT
+        text = FAKE_AGENT.replace(sound, changed).replace('name = "fake"', f'name = "{name}"')
+        project.write({f"{name}.py": text})
+    plugins = ", ".join(f'"{name}"' for name in broken)
+    project.write({"conftest.py": f"pytest_plugins = [{plugins}]\n"})
+    return project, project.run("tasks", "--bf-agent=installs,works,ends", "--junitxml=r.xml")
 
 
-def test_an_agent_that_breaks_in_install_is_an_error(project: Project) -> None:
-    project.task("tasks/one")
-    broken = FAKE_AGENT.replace(
-        "        assert done.return_code == 0\n\n    async def connect",
-        """\
-        raise RuntimeError("no space left")
+def directory_of(project: Project, agent: str) -> Path:
+    """Return the directory of the only rollout of an agent."""
+    (name,) = (name for name, result in project.results().items() if result["agent"] == agent)
+    (found,) = (path for path in project.rollout_dirs() if path.name == name)
+    return found
 
-    async def connect""",
-    )
-    done = project.write({"conftest.py": broken}).run("--bf-agent=fake")
-    done.assert_outcomes(errors=1)
+
+def test_an_agent_that_breaks_in_install_is_an_error(bad_agents: tuple[Project, pytest.RunResult]) -> None:
+    project, done = bad_agents
+    done.assert_outcomes(errors=2, passed=1)
     done.stdout.fnmatch_lines(["*internal error in install_agent: RuntimeError: no space left;*see exception.txt*"])
-    assert "Traceback" in (project.rollout_dir() / "exception.txt").read_text()
+    assert "Traceback" in (directory_of(project, "installs") / "exception.txt").read_text()
     assert "Traceback" not in done.stdout.str()
 
 
-def test_what_an_agent_left_is_kept_although_its_rollout_broke(project: Project) -> None:
-    project.task("tasks/one", toml='artifacts = ["/app/work.txt"]\n')
-    broken = FAKE_AGENT.replace(
-        "        return PromptResult(AgentOutcome.COMPLETED, n_tool_calls=1)",
-        """\
-        await self.context.sandbox.exec("echo log > /logs/agent/own.log; echo work > /app/work.txt", user=0)
-        raise RuntimeError("no answer")""",
-    )
-    project.write({"conftest.py": broken}).run("--bf-agent=fake").assert_outcomes(errors=1)
-    assert (project.rollout_dir() / "agent/own.log").read_text() == "log\n"
-    assert (project.rollout_dir() / "artifacts/app/work.txt").read_text() == "work\n"
+def test_what_an_agent_left_is_kept_although_its_rollout_broke(bad_agents: tuple[Project, pytest.RunResult]) -> None:
+    directory = directory_of(bad_agents[0], "works")
+    assert (directory / "agent/own.log").read_text() == "log\n"
+    assert (directory / "artifacts/app/work.txt").read_text() == "work\n"
+
+
+def test_an_agent_that_crashed_after_its_work_is_decided_by_the_reward(
+    bad_agents: tuple[Project, pytest.RunResult],
+) -> None:
+    (case,) = (case for case in ET.parse(bad_agents[0].root / "r.xml").iter("testcase") if case.get("name") == "ends")
+    assert properties(case)["bf_agent_outcome"] == "crashed"
+    assert properties(case)["bf_reward"] == "1.0"
 
 
 def test_a_name_that_is_registered_twice_is_a_usage_error(project: Project) -> None:
@@ -291,33 +322,6 @@ def test_a_name_that_is_registered_twice_is_a_usage_error(project: Project) -> N
     done = project.write({"conftest.py": FAKE_AGENT.replace('name = "fake"', 'name = "nop"')}).run()
     assert done.ret == pytest.ExitCode.USAGE_ERROR
     done.stderr.fnmatch_lines(["ERROR: agent 'nop' is registered twice; give one of them another name"])
-
-
-def test_an_agent_that_crashed_after_its_work_is_decided_by_the_reward(project: Project) -> None:
-    project.task("tasks/one")
-    crashing = FAKE_AGENT.replace(
-        "PromptResult(AgentOutcome.COMPLETED, n_tool_calls=1)", 'PromptResult(AgentOutcome.CRASHED, "lost its head")'
-    )
-    project.write({"conftest.py": crashing}).run("--bf-agent=fake", "--junitxml=r.xml").assert_outcomes(passed=1)
-    (case,) = ET.parse(project.root / "r.xml").iter("testcase")
-    assert properties(case)["bf_agent_outcome"] == "crashed"
-
-
-def test_a_hook_that_fails_is_an_error_of_its_own_item_only(project: Project) -> None:
-    project.task("tasks/one")
-    project.task("tasks/two")
-    project.write(
-        {
-            "conftest.py": """
-            def pytest_bf_modify_config(config, task):
-                if task.name == "one":
-                    raise ValueError("my own mistake")
-            """
-        }
-    )
-    done = project.run("tasks")
-    done.assert_outcomes(passed=1, errors=1)
-    done.stdout.fnmatch_lines(["*ValueError: my own mistake*"])
 
 
 def test_a_sandbox_of_the_conftest_is_used_when_it_is_chosen(project: Project) -> None:
@@ -341,11 +345,7 @@ def test_a_sandbox_of_the_conftest_is_used_when_it_is_chosen(project: Project) -
     assert [result["sandbox"] for result in project.results().values()] == ["mine"]
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one-process", "two-workers"])
-def test_a_sandbox_that_cannot_start_is_one_error_and_not_one_per_item(
-    new_project: Callable[..., Project], workers: tuple[str, ...]
-) -> None:
-    project = new_project()
+def test_a_sandbox_that_cannot_start_is_one_error_and_not_one_per_item(project: Project) -> None:
     project.task("tasks/one")
     project.task("tasks/two")
     project.write(
@@ -365,7 +365,7 @@ def test_a_sandbox_that_cannot_start_is_one_error_and_not_one_per_item(
             """
         }
     )
-    done = project.run("tasks", "--bf-sandbox=mine", *workers)
+    done = project.run("tasks", "--bf-sandbox=mine", "-n", "2")
     assert done.ret == pytest.ExitCode.USAGE_ERROR
     text = done.stdout.str() + done.stderr.str()
     assert text.count("no daemon answers; start it") == 1

@@ -17,7 +17,7 @@ from project import Project, wait_for
 
 @dataclass
 class Broken:
-    """A run of sixteen rollouts that sleep, and what is known of its processes."""
+    """A run of eight rollouts that sleep, and what is known of its processes."""
 
     project: Project
     seconds: int
@@ -59,11 +59,11 @@ def start(new_project: Callable[..., Project]) -> Iterator[Callable[..., Broken]
 
     def start_run(*args: str) -> Broken:
         project, seconds = new_project(), 10**6 + uuid.uuid4().int % 10**9
-        for number in range(16):
+        for number in range(8):
             project.task(f"tasks/t{number:02}", solve=f"sleep {seconds}")
         temporary = project.root / "tmp"
         temporary.mkdir()
-        runner = project.start("tasks", "--bf-concurrency=16", *args, env={"TMPDIR": str(temporary)})
+        runner = project.start("tasks", "--bf-concurrency=8", *args, env={"TMPDIR": str(temporary)})
         started.append(Broken(project, seconds, runner))
         return started[-1]
 
@@ -118,11 +118,10 @@ def alive(known: dict[int, str]) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("args", "at_least"),
-    [((), 16), (("-n", "2", "--bf-concurrency=4"), 2)],
-    ids=["one-process", "two-workers"],
+    ("number", "args", "at_least"),
+    [(signal.SIGINT, (), 8), (signal.SIGTERM, ("-n", "2", "--bf-concurrency=4"), 2), (signal.SIGKILL, (), 8)],
+    ids=["SIGINT", "SIGTERM-two-workers", "SIGKILL"],
 )
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
 def test_a_signal_in_the_middle_leaves_nothing(
     start: Callable[..., Broken], number: signal.Signals, args: tuple[str, ...], at_least: int
 ) -> None:
@@ -137,30 +136,22 @@ def test_a_signal_in_the_middle_leaves_nothing(
     mounts = Path("/proc/self/mountinfo").read_text()
     assert str(run.project.root) not in mounts
     assert str(run.project.cache) not in mounts
-
-
-def test_ctrl_c_prints_nothing_but_what_pytest_prints(start: Callable[..., Broken]) -> None:
-    run = start()
-    run.wait_until_asleep(8)
-    run.send(signal.SIGINT)
-    assert "KeyboardInterrupt" in run.log
-    for word in ("Exception ignored", "Task was destroyed", "never retrieved", "CancelledError", "Traceback"):
-        assert word not in run.log
-
-
-def test_what_was_asked_for_is_on_disk_after_a_kill(start: Callable[..., Broken]) -> None:
-    run = start()
-    run.wait_until_asleep(16)
-    run.send(signal.SIGKILL)
+    # What was asked for is on disk, whatever came of it.
     directories = run.project.rollout_dirs()
-    assert len(directories) == 16
+    assert len(directories) >= at_least
     assert all((directory / "config.json").exists() for directory in directories)
-    assert not run.project.results()
+    if number is signal.SIGINT:  # pytest says that it was interrupted, and nobody says anything else
+        assert "KeyboardInterrupt" in run.log
+        for word in ("Exception ignored", "Task was destroyed", "never retrieved", "CancelledError", "Traceback"):
+            assert word not in run.log
 
 
 def test_the_first_failure_stops_what_else_runs(project: Project) -> None:
     seconds = 10**6 + uuid.uuid4().int % 10**9
     project.task("tasks/a-fails", solve="exit 0")
     project.task("tasks/b-sleeps", solve=f"sleep {seconds}")
-    project.run("tasks", "-x").assert_outcomes(failed=1)
+    done = project.run("tasks", "-x")
+    done.assert_outcomes(failed=1)
+    assert done.ret == pytest.ExitCode.TESTS_FAILED
+    done.stdout.fnmatch_lines(["*stopping after 1 failures*"])
     assert not sleepers(seconds)

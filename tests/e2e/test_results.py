@@ -37,8 +37,8 @@ class Ran:
         return json.loads((self.directory(task) / file).read_text())
 
 
-@pytest.fixture(scope="module", params=[(), ("-n", "2")], ids=["one-process", "two-workers"])
-def ran(request: pytest.FixtureRequest, new_project: Callable[..., Project]) -> Ran:
+@pytest.fixture(scope="module")
+def ran(new_project: Callable[..., Project]) -> Ran:
     project = new_project()
     project.task(
         "tasks/good",
@@ -53,7 +53,8 @@ def ran(request: pytest.FixtureRequest, new_project: Callable[..., Project]) -> 
         "--bf-json=r.json",
         f"--bf-agent-env=AGENT_SECRET={SECRETS['agent']}",
         f"--bf-verifier-env=VERIFIER_SECRET={SECRETS['verifier']}",
-        *request.param,
+        "-n",
+        "2",
         env={"BENCHFLOW_SECRET": SECRETS["task"]},
     )
     return Ran(project, run, Report.model_validate_json((project.root / "r.json").read_text()))
@@ -66,9 +67,9 @@ def test_every_rollout_has_a_directory_named_after_task_and_key(ran: Ran) -> Non
     assert all(len(name.split("__")[1]) == 8 for name in names)
 
 
-@pytest.mark.parametrize(
-    "file",
-    [
+def test_a_rollout_leaves_its_files_and_nothing_else(ran: Ran) -> None:
+    directory = ran.directory("good")
+    assert {str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file()} >= {
         "config.json",
         "result.json",
         "timing.json",
@@ -78,14 +79,9 @@ def test_every_rollout_has_a_directory_named_after_task_and_key(ran: Ran) -> Non
         "trajectory/acp_trajectory.jsonl",
         "verifier/reward.txt",
         "verifier/test-stdout.txt",
-    ],
-)
-def test_a_rollout_leaves_its_files(ran: Ran, file: str) -> None:
-    assert (ran.directory("good") / file).is_file()
-
-
-def test_nothing_unfinished_is_left(ran: Ran) -> None:
-    assert not [path for path in ran.project.root.rglob("jobs/**/*") if path.name.endswith(".tmp")]
+    }
+    everything = [*ran.project.root.glob("jobs/**/*")]
+    assert not [path for path in everything if path.name.endswith(".tmp") or path.name == "workspace"]
 
 
 def test_the_configuration_says_what_ran(ran: Ran) -> None:
@@ -97,12 +93,11 @@ def test_the_configuration_says_what_ran(ran: Ran) -> None:
     assert config["agent_env"] == ["AGENT_SECRET"]
 
 
-@pytest.mark.parametrize("kind", SECRETS)
-def test_values_of_the_environment_are_never_on_disk(ran: Ran, kind: str) -> None:
+def test_values_of_the_environment_are_never_on_disk(ran: Ran) -> None:
     files = [path for path in ran.project.root.rglob("*") if path.is_file() and "tasks" not in path.parts[-3:]]
     assert files
-    assert not [path for path in files if SECRETS[kind].encode() in path.read_bytes()]
-    assert SECRETS[kind] not in ran.run.stdout.str()
+    assert not [path for path in files if b"s3cret" in path.read_bytes()]
+    assert "s3cret" not in ran.run.stdout.str()
 
 
 def test_the_result_on_disk_is_the_result_in_the_report(ran: Ran) -> None:
@@ -197,29 +192,11 @@ def test_a_report_is_written_even_if_nothing_ran(project: Project) -> None:
     assert (report.rollouts, report.exit_status) == ([], 5)
 
 
-def test_the_configuration_is_written_before_any_cost(project: Project) -> None:
-    project.task("tasks/one", dockerfile="FROM debian\nRUN false\n")
-    project.run("tasks").assert_outcomes(errors=1)
-    assert (project.rollout_dir() / "config.json").exists()
-
-
-def test_two_runs_have_two_job_directories(project: Project) -> None:
-    project.task("tasks/one")
-    for _ in range(2):
-        project.run("tasks").assert_outcomes(passed=1)
-    assert len(list(project.root.glob("jobs/*/job.json"))) == 2
-
-
-def test_a_skipped_item_leaves_no_directory(project: Project) -> None:
-    project.task("tasks/one", solve=None)
-    project.run("tasks").assert_outcomes(skipped=1)
-    assert project.rollout_dirs() == []
-
-
 def test_secrets_that_agent_and_verifier_print_are_masked_everywhere(project: Project) -> None:
     toml = """
         [environment.env]
         SAID = "${BENCHFLOW_SECRET}"
+        PLACE = "${BENCHFLOW_PLACE}"
         [[environment.setup_commands]]
         command = "echo $PREPARED > /app/prepared"
         env = {PREPARED = "${BENCHFLOW_PREPARED_KEY}"}
@@ -231,7 +208,7 @@ def test_secrets_that_agent_and_verifier_print_are_masked_everywhere(project: Pr
     project.task(
         "tasks/one",
         toml=toml,
-        solve="cat prepared; echo $SAID $AGENT_SECRET $SOLVING_TOKEN; env > /logs/artifacts/env",
+        solve="cat prepared; echo $PLACE; echo $SAID $AGENT_SECRET $SOLVING_TOKEN; env > /logs/artifacts/env",
         test="cat /app/prepared; echo looked at $SAID by $VERIFIER_SECRET; echo 0 > /logs/verifier/reward.txt",
     )
     done = project.run(
@@ -242,6 +219,7 @@ def test_secrets_that_agent_and_verifier_print_are_masked_everywhere(project: Pr
         f"--bf-verifier-env=VERIFIER_SECRET={SECRETS['verifier']}",
         env={
             "BENCHFLOW_SECRET": SECRETS["task"],
+            "BENCHFLOW_PLACE": "/srv/somewhere",
             "BENCHFLOW_PREPARED_KEY": "prepared-s3cret",
             "BENCHFLOW_WORD": "word-s3cret",
         },
@@ -252,11 +230,5 @@ def test_secrets_that_agent_and_verifier_print_are_masked_everywhere(project: Pr
     assert project.rollout_dir() / "artifacts/logs/artifacts/env" in files
     assert not [path for path in files if b"s3cret" in path.read_bytes()]
     assert "s3cret" not in done.stdout.str()
-
-
-def test_variables_with_ordinary_names_are_no_secrets(project: Project) -> None:
-    project.task(
-        "tasks/one", toml='[environment.env]\nPLACE = "${BENCHFLOW_PLACE}"\n', solve="echo $PLACE; echo > done.txt"
-    )
-    project.run("tasks", env={"BENCHFLOW_PLACE": "/srv/somewhere"}).assert_outcomes(passed=1)
-    assert (project.rollout_dir() / "agent/oracle.txt").read_text() == "/srv/somewhere\n"
+    # A variable with an ordinary name is no secret.
+    assert "/srv/somewhere\n" in (project.rollout_dir() / "agent/oracle.txt").read_text()

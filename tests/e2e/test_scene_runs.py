@@ -264,13 +264,10 @@ def test_a_secret_is_in_no_file_of_the_run(bots: Project) -> None:
     assert (bots.rollout_dir() / "agent" / "log.txt").read_bytes() == b"*" * len(secret) + b"\n"
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one-process", "workers"])
-def test_missing_credentials_of_all_items_are_one_error_before_anything_starts(
-    bots: Project, workers: tuple[str, ...]
-) -> None:
+def test_missing_credentials_of_all_items_are_one_error_before_anything_starts(bots: Project) -> None:
     bots.task("tasks/two")
-    done = bots.run("tasks", "--bf-agent=paid-bot,bot", "--bf-model=paid-bot=x", *workers)
-    assert done.ret == pytest.ExitCode.USAGE_ERROR or workers
+    done = bots.run("tasks", "--bf-agent=paid-bot,bot", "--bf-model=paid-bot=x")
+    assert done.ret == pytest.ExitCode.USAGE_ERROR
     said = done.stdout.str() + done.stderr.str()
     assert said.count("BOT_KEY required but not set") == 1
     assert "--bf-missing-credentials skip" in said
@@ -315,7 +312,6 @@ def test_a_job_file_brings_tasks_agents_and_settings(bots: Project) -> None:
     ("args", "said"),
     [
         (["--bf-scene=nothing"], "*--bf-scene 'nothing': there is no such file*"),
-        (["--bf-scene=broken.yaml"], "*broken.yaml:2: *promts*did you mean prompts*"),
         (["--bf-config=nothing.yaml"], "*--bf-config: *nothing.yaml is not a file*"),
         (["--bf-scene=pinned.yaml", "--bf-agent=nop"], "*--bf-agent has no effect, because 'pinned' says who plays*"),
         (
@@ -323,13 +319,10 @@ def test_a_job_file_brings_tasks_agents_and_settings(bots: Project) -> None:
             "*--bf-prompt has no effect, because 'pinned' says what is told*",
         ),
         (["--bf-selftest", "--bf-agent=bot"], "*--bf-selftest runs nop and oracle; take --bf-agent away*"),
-        (["--bf-agent-idle-timeout=soon"], "*--bf-agent-idle-timeout is 'soon'*"),
-        (["--bf-sandbox-user=A B"], "*--bf-sandbox-user is 'A B'*"),
-        (["--bf-missing-credentials=maybe"], "*--bf-missing-credentials is 'maybe'; give error or skip*"),
     ],
 )
 def test_bad_input_is_one_message(bots: Project, args: list[str], said: str) -> None:
-    bots.write({"broken.yaml": "name: x\npromts: [a]\n", "pinned.yaml": scene_yaml(("one", "Hi"), name="pinned")})
+    bots.write({"pinned.yaml": scene_yaml(("one", "Hi"), name="pinned")})
     done = bots.run("tasks", *args)
     assert done.ret == pytest.ExitCode.USAGE_ERROR
     done.stderr.fnmatch_lines([said])

@@ -1,4 +1,4 @@
-"""The scene patterns of the documentation, played by real agents in both sandboxes."""
+"""The scene patterns of the documentation, played by real agents; all else about them is in test_real_agents.py."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from model_server import ModelServer, Request, Run, Say
+from needs import lacks_docker
 from project import Project
 from real_agents import AGENTS, KEYS, RUN_TIMEOUT_SEC
 
@@ -108,9 +109,10 @@ def provider() -> ModelServer:
     return server
 
 
-@pytest.fixture(scope="module", params=["local", pytest.param("docker", marks=pytest.mark.docker)])
-def played(request: pytest.FixtureRequest, new_project: Callable[..., Project]) -> Iterator[Played]:
-    """Play everything once in each sandbox."""
+@pytest.fixture(scope="module")
+def played(new_project: Callable[..., Project]) -> Iterator[Played]:
+    """Play everything once, in Docker where there is one: e2e/test_scene_examples.py has the local sandbox."""
+    sandbox = "local" if lacks_docker() else "docker"
     project = new_project("patterns")
     project.write({"conftest.py": CONFTEST, "killed.yaml": KILLED})
     for pattern in PATTERNS:
@@ -120,13 +122,13 @@ def played(request: pytest.FixtureRequest, new_project: Callable[..., Project]) 
         "--bf-scene=killed.yaml"
     ]
     models = [f"--bf-model={name}={AGENTS[name].model}" for name in PLAYERS]
-    places = {"docker": ["--bf-docker-network=host"], "local": []}[request.param]
+    places = {"docker": ["--bf-docker-network=host"], "local": []}[sandbox]
     environment = {**KEYS, "BF_CACHE_DIR": str(BundleStore().path.parent)}
-    if request.param == "docker":
+    if sandbox == "docker":
         environment["DOCKER_HOST"] = ""
     with provider() as server:
         urls = [f"GOOGLE_GEMINI_BASE_URL={server.url}", f"ANTHROPIC_BASE_URL={server.url}"]
-        options = ["--bf-agent", ",".join(PLAYERS), "--bf-sandbox", request.param, "--bf-agent-timeout=120"]
+        options = ["--bf-agent", ",".join(PLAYERS), "--bf-sandbox", sandbox, "--bf-agent-timeout=120"]
         given = [part for url in urls for part in ("--bf-agent-env", url)]
         project.run(
             "tasks",

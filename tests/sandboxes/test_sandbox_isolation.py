@@ -18,9 +18,9 @@ from pytest_benchflow.sandboxes.local.host import Host
 from pytest_benchflow.sandboxes.local.layers import _copy
 
 
-@pytest.mark.parametrize("path", ["/root", "/home", "/srv", "/mnt", "/media", "/run", "/tmp", "/var/log", "/var/spool"])
-async def test_private_places_of_the_host_are_empty(sandbox: Sandbox, path: str) -> None:
-    seen = await output(sandbox, f"find {path} -mindepth 1 -type f -o -mindepth 1 -type s | grep -v /.pyenv/ | head")
+async def test_private_places_of_the_host_are_empty(sandbox: Sandbox) -> None:
+    places = "/root /home /srv /mnt /media /run /tmp /var/log /var/spool"
+    seen = await output(sandbox, f"find {places} -mindepth 1 -type f -o -mindepth 1 -type s | grep -v /.pyenv/ | head")
     assert seen.strip() == ""
 
 
@@ -92,26 +92,25 @@ async def test_capabilities_are_few_and_cannot_grow(sandbox: Sandbox) -> None:
     assert status.split() == ["CapEff:", "00000000000405fb", "CapBnd:", "00000000000405fb", "NoNewPrivs:", "1"]
 
 
-@pytest.mark.parametrize(
-    "attack",
-    [
-        "mount -t tmpfs none /mnt",
-        "umount /etc",
-        "mknod /tmp/disk b 8 0 && head -c1 /tmp/disk",
-        "cat /proc/sys/kernel/panic > /proc/sys/kernel/panic",
-        "echo h > /proc/sysrq-trigger",
-        "chroot /proc/1/root true",
-        "hostname evil",
-        "python3 -c 'import time; time.clock_settime(time.CLOCK_REALTIME, time.time())'",
-        "unshare -U true",
-        "unshare -m true",
-        "nsenter -t 1 -m true",
-        "mount -o remount,rw /proc/sys",
-    ],
+ATTACKS = (
+    "mount -t tmpfs none /mnt",
+    "umount /etc",
+    "mknod /tmp/disk b 8 0 && head -c1 /tmp/disk",
+    "cat /proc/sys/kernel/panic > /proc/sys/kernel/panic",
+    "echo h > /proc/sysrq-trigger",
+    "chroot /proc/1/root true",
+    "hostname evil",
+    "python3 -c 'import time; time.clock_settime(time.CLOCK_REALTIME, time.time())'",
+    "unshare -U true",
+    "unshare -m true",
+    "nsenter -t 1 -m true",
+    "mount -o remount,rw /proc/sys",
 )
-async def test_what_only_the_hosts_root_may_do_fails(sandbox: Sandbox, attack: str) -> None:
+
+
+async def test_what_only_the_hosts_root_may_do_fails(sandbox: Sandbox) -> None:
     # Each attack would be harmless if it succeeded: a broken sandbox must not harm the machine that tests it.
-    assert (await sandbox.exec(attack)).return_code != 0
+    assert [attack for attack in ATTACKS if (await sandbox.exec(attack)).return_code == 0] == []
 
 
 async def test_devices_are_the_harmless_ones(sandbox: Sandbox) -> None:

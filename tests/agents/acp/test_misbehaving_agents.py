@@ -95,18 +95,22 @@ NOISE = {
 }
 
 
-@pytest.mark.parametrize("noise", NOISE.values(), ids=NOISE.keys())
+LARGE = {name: noise for name, noise in NOISE.items() if len(noise) > 5000}
+HEAPS = {
+    "printed": b"".join(noise for noise in NOISE.values() if b"jsonrpc" not in noise and len(noise) <= 5000),
+    "nearly a message": b"".join(noise for noise in NOISE.values() if b"jsonrpc" in noise and len(noise) <= 5000),
+    **LARGE,
+}
+
+
+@pytest.mark.parametrize("noise", HEAPS.values(), ids=HEAPS.keys())
 async def test_noise_is_stepped_over(talk: Talk, noise: bytes) -> None:
     await talk.open("noise", noise.hex())
     result = await talk.prompt()
     assert (result.outcome, result.message) == (AgentOutcome.COMPLETED, "done")
     assert [event["text"] for event in talk.of_type("agent_message")] == ["done"]
-
-
-async def test_noise_goes_to_the_log(talk: Talk) -> None:
-    await talk.open("noise", b"Welcome!\n".hex())
-    await talk.prompt()
-    assert talk.log == b"Welcome!\n" * 2
+    for line in (b"Welcome to the agent!\n", b"Loading ...\n"):
+        assert talk.log.count(line) == 2 * noise.count(line)
 
 
 @pytest.mark.parametrize(
@@ -115,9 +119,7 @@ async def test_noise_goes_to_the_log(talk: Talk) -> None:
         ("glued", "done"),
         ("in_single_bytes", "done é"),
         ("without_last_line_end", "done"),
-        ("huge_line", "done"),
         ("stdout_flood", "done"),
-        ("stderr_flood", "done"),
         ("updates_after_the_answer", "done"),
         ("request_flood", "2000 of {-32601}"),
     ],
@@ -130,14 +132,14 @@ async def test_odd_output_is_understood(talk: Talk, name: str, message: str) -> 
 
 async def test_a_line_over_the_limit_is_skipped_and_noted(talk: Talk) -> None:
     await talk.open("huge_line")
-    await talk.prompt()
+    assert (await talk.prompt()).message == "done"
     assert b"a line of 100000064 bytes was skipped" in talk.log
     assert len(talk.log) < 200
 
 
 async def test_all_of_a_flood_on_standard_error_is_logged(talk: Talk) -> None:
     await talk.open("stderr_flood")
-    await talk.prompt()
+    assert (await talk.prompt()).message == "done"
     await talk.session.close()
     assert talk.log.count(b"log line\n") == 400_000
 
@@ -245,12 +247,10 @@ async def test_asking_for_permission_is_an_answer(talk: Talk) -> None:
 @pytest.mark.parametrize(
     ("name", "argument", "timeout", "idle", "reason", "detail"),
     [
-        ("hangs", "something", 1.0, None, "wall_clock_timeout", "stopped after 1 s"),
-        ("hangs", "something", None, 1.0, "idle_timeout", "idle for "),
-        ("hangs_in_a_call", "", 1.0, None, "wall_clock_timeout", "stopped after 1 s"),
+        ("hangs", "something", None, 0.5, "idle_timeout", "idle for "),
+        ("hangs_in_a_call", "", 0.5, None, "wall_clock_timeout", "stopped after 0.5 s"),
         ("hangs_in_a_call", "", None, 0.5, "idle_timeout", "s, tool calls pending: slow"),
-        ("floods_for_ever", "", 1.0, None, "wall_clock_timeout", "stopped after 1 s"),
-        ("floods_for_ever", "", 1.0, 0.9, "wall_clock_timeout", "stopped after 1 s"),
+        ("floods_for_ever", "", 0.5, 0.4, "wall_clock_timeout", "stopped after 0.5 s"),
     ],
 )
 async def test_an_agent_over_time_is_stopped_and_killed(
@@ -269,7 +269,7 @@ async def test_an_agent_over_time_is_stopped_and_killed(
 
 async def test_nothing_it_started_survives(talk: Talk) -> None:
     await talk.open("hangs_with_children")
-    result = await talk.prompt(timeout_sec=2.0)
+    result = await talk.prompt(timeout_sec=1.0)
     child = int(str(result.message))
     async with asyncio.timeout(30):
         while _runs(child):  # noqa: ASYNC110  (nothing tells when a process that is not ours is gone)
@@ -295,7 +295,7 @@ async def test_a_model_that_never_answers_in_time_is_an_error(talk: Talk, name: 
 
 async def test_an_agent_that_obeys_a_cancel_still_reports(talk: Talk) -> None:
     await talk.open("can_be_cancelled", plan=replace(PLAN, cancel_grace_sec=60))
-    result = await talk.prompt(timeout_sec=1.0)
+    result = await talk.prompt(timeout_sec=0.5)
     assert (result.outcome, result.stop_reason, result.usage.output) == (AgentOutcome.TIMED_OUT, "cancelled", 5)
     assert talk.of_type("agent_timeout")[0]["terminal_trajectory_complete"] is True
     assert talk.process.killed
@@ -303,14 +303,14 @@ async def test_an_agent_that_obeys_a_cancel_still_reports(talk: Talk) -> None:
 
 async def test_a_permission_asked_for_while_cancelling_is_called_off(talk: Talk) -> None:
     await talk.open("asks_while_cancelled", plan=replace(PLAN, cancel_grace_sec=60))
-    result = await talk.prompt(timeout_sec=1.0)
+    result = await talk.prompt(timeout_sec=0.5)
     assert result.message == " cancelled"
 
 
 async def test_a_session_that_is_over_says_so(talk: Talk) -> None:
     await talk.open("hangs", "something")
-    await talk.prompt(timeout_sec=1.0)
-    with pytest.raises(AgentError, match="is over: stopped after 1 s"):
+    await talk.prompt(timeout_sec=0.5)
+    with pytest.raises(AgentError, match=r"is over: stopped after 0\.5 s"):
         await talk.prompt()
 
 
@@ -384,7 +384,7 @@ async def test_a_trajectory_that_cannot_be_written_ends_the_prompt(talk: Talk) -
     assert process.killed
 
 
-@pytest.mark.parametrize("method", ["fs/read_text_file", "terminal/create", "craft/drainMidTurnQueue", "_x/y"])
+@pytest.mark.parametrize("method", ["fs/read_text_file", "_x/y"])
 async def test_other_requests_are_refused(talk: Talk, method: str) -> None:
     await talk.open("asks_for", method)
     assert (await talk.prompt()).message == "-32601"
@@ -396,18 +396,18 @@ async def test_other_requests_are_refused(talk: Talk, method: str) -> None:
         ("exits_at_once", "exited with status 2: error: no such option --acp", Category.HANDSHAKE),
         (
             "never_introduces_itself",
-            "did not answer initialize within 2 s; it last printed: waiting",
+            "did not answer initialize within 1 s; it last printed: waiting",
             Category.HANDSHAKE,
         ),
         ("speaks_another_version", "speaks version 2 of ACP", Category.HANDSHAKE),
-        ("never_begins", "did not answer session/new within 2 s", Category.HANDSHAKE),
+        ("never_begins", "did not answer session/new within 1 s", Category.HANDSHAKE),
         ("wants_a_login", "Authentication required: run login", Category.CREDENTIALS),
         ("cannot_begin", "refused session/new: no space left (code -32603)", Category.HANDSHAKE),
         ("begins_without_id", "without a session id", Category.HANDSHAKE),
     ],
 )
 async def test_a_handshake_that_fails_tells_why(talk: Talk, name: str, told: str, category: Category) -> None:
-    limit = 2 if name.startswith("never") else 60
+    limit = 1 if name.startswith("never") else 60
     with pytest.raises(HandshakeError) as caught:
         await talk.open(name, plan=replace(PLAN, handshake_timeout_sec=limit))
     assert told in caught.value.message

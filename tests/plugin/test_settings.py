@@ -103,6 +103,12 @@ def test_agents_and_their_models(read: Read, args: list[str], agents: list[Agent
         (["--bf-sandbox="], "--bf-sandbox is ''; expected a string"),
         (["--bf-keep-sandbox=sometimes"], "--bf-keep-sandbox is 'sometimes'; give never, failed or always"),
         (["--bf-context-root=/nowhere"], "--bf-context-root: /nowhere is not a directory"),
+        (["--bf-agent-idle-timeout=soon"], "--bf-agent-idle-timeout is 'soon'; give a number above 0"),
+        (
+            ["--bf-sandbox-user=A B"],
+            "--bf-sandbox-user is 'A B'; use small letters, digits and dashes, or none for root",
+        ),
+        (["--bf-missing-credentials=maybe"], "--bf-missing-credentials is 'maybe'; give error or skip"),
     ],
 )
 def test_a_bad_option_is_one_line_that_names_it(read: Read, args: list[str], message: str) -> None:

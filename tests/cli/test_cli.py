@@ -185,7 +185,7 @@ def test_cleanup_shows_the_advice_of_a_backend_that_cannot_be_reached(
 def test_cleanup_asks_backends_of_other_packages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "examples" / "custom_sandbox"))
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "examples" / "custom_sandbox"))
     names = {"company": "company_sandbox:CompanyBackend", "broken": "no_such_package:Backend"}
     points = [EntryPoint(name, value, registry.ENTRY_POINTS) for name, value in names.items()]
     monkeypatch.setattr(registry, "entry_points", lambda group: EntryPoints(points).select(group=group))
