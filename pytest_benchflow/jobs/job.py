@@ -22,7 +22,7 @@ from pytest_benchflow.jobs.retry import RetryConfig
 from pytest_benchflow.rollout import Rollout
 
 if TYPE_CHECKING:
-    from pytest_benchflow.rollout import Resources, RolloutConfig, RolloutResult
+    from pytest_benchflow.rollout import OnPhase, Resources, RolloutConfig, RolloutResult
     from pytest_benchflow.tasks import Task
 
 MARKER = "job.json"
@@ -68,7 +68,7 @@ class Job:
         config: RolloutConfig,
         task: Task,
         resources: Resources,
-        on_phase: Callable[[Rollout, str], None] | None = None,
+        on_phase: OnPhase | None = None,
     ) -> RolloutResult:
         """Run a rollout, and again while the harness fails and retries are left; each attempt has its directory."""
         for attempt in count(1):

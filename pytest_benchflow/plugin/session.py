@@ -11,7 +11,7 @@ import inspect
 import time
 import uuid
 from collections.abc import Coroutine
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pytest_benchflow.agents import AgentRegistry
     from pytest_benchflow.jobs import Cell, Engine, Job, SceneChoice
     from pytest_benchflow.plugin.run_loop import Ahead
-    from pytest_benchflow.rollout import Resources, Rollout, RolloutFile, RolloutResult
+    from pytest_benchflow.rollout import OnPhase, Resources, Rollout, RolloutFile, RolloutResult
     from pytest_benchflow.sandboxes import SandboxRegistry
     from pytest_benchflow.tasks import Task, TaskIndex
 
@@ -132,10 +132,13 @@ class BenchSession:
         """The kinds of sandbox this run knows."""
         from pytest_benchflow.sandboxes import SandboxRegistry
 
-        registry = SandboxRegistry(
-            {"docker": {"network": network}} if (network := self.settings.docker_network) else None
-        )
+        network = self.settings.docker_network
+        registry = SandboxRegistry({} if network is None else {"docker": {"network": network}})
         self.config.hook.pytest_bf_register_sandboxes(registry=registry)
+        if self.settings.sandbox_option:
+            from pytest_benchflow.sandboxes import parse_backend_options
+
+            registry.add_options(parse_backend_options(self.settings.sandbox_option, registry))
         return registry
 
     @cached_property
@@ -293,6 +296,8 @@ class BenchSession:
             self._engine.close()
         if "job" in self.__dict__:
             self.job.close()
+        if "_hook_thread" in self.__dict__:
+            self._hook_thread.shutdown(wait=False, cancel_futures=True)
 
     def wait(self, coroutine: Coroutine[object, object, T]) -> T:
         """Run a coroutine on the engine; what goes wrong becomes a short pytest error or skip."""
@@ -354,9 +359,24 @@ class BenchSession:
         expect_type(config, RolloutConfig, "the configuration", "is")
         return Rollout(self.job.place(config), self.resources, task, on_phase=self._on_phase)
 
-    def _on_phase(self, rollout: Rollout, phase: str) -> None:
-        with attribute_errors_to("pytest_bf_rollout_phase"):
-            self.config.hook.pytest_bf_rollout_phase(rollout=rollout, phase=phase)
+    @cached_property
+    def _on_phase(self) -> OnPhase | None:
+        """What rollouts await when they enter a phase: the hook, on a thread that only hooks run on, one at a time."""
+        if not self.config.hook.pytest_bf_rollout_phase.get_hookimpls():
+            return None
+
+        def call(rollout: Rollout, phase: str) -> None:
+            with attribute_errors_to("pytest_bf_rollout_phase"):
+                self.config.hook.pytest_bf_rollout_phase(rollout=rollout, phase=phase)
+
+        async def on_phase(rollout: Rollout, phase: str) -> None:
+            await asyncio.get_running_loop().run_in_executor(self._hook_thread, call, rollout, phase)
+
+        return on_phase
+
+    @cached_property
+    def _hook_thread(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(1, "benchflow-hooks")
 
     def shown(self, path: str) -> str:
         """Return a path as short as the user would write it here."""

@@ -32,6 +32,7 @@ from .result import (
     RolloutResult as RolloutResult,
 )
 from .rollout import (
+    OnPhase as OnPhase,
     Rollout as Rollout,
     run_rollout as run_rollout,
 )

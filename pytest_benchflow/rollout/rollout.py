@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pytest_benchflow.agents import Agent, AgentRegistry, Session
 from pytest_benchflow.core.errors import BenchflowError, CannotRunHere, Category, UsageError
@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     from pytest_benchflow.tasks import Task, TaskStep
 
 
+OnPhase: TypeAlias = "Callable[[Rollout, str], Awaitable[None]]"
+"""Is awaited whenever a rollout enters a phase."""
+
+
 class Rollout:
     """One agent, or a scene of several, on one task, once.
 
@@ -57,7 +61,7 @@ class Rollout:
         resources: Resources,
         task: Task,
         *,
-        on_phase: Callable[[Rollout, str], None] | None = None,
+        on_phase: OnPhase | None = None,
     ) -> None:
         self.config: Final = config
         self.task: Final = task
@@ -123,7 +127,7 @@ class Rollout:
         """Check everything that can be checked without cost, and make the result directory."""
         if self._step_run is not None:
             raise UsageError("the rollout is set up already", advice="make a new one for another run")
-        with self._phase("setup"):
+        async with self._phase("setup"):
             plan_turns(self._scenes, base_prompt="")
             self._role_agents.require(role for scene in self._scenes for role in scene.roles)
             self.recorder.redactor.add(
@@ -152,7 +156,7 @@ class Rollout:
     async def start(self) -> None:
         """Start the sandbox and prepare the first step in it."""
         step_run = self._require_step_run()
-        with self._phase("start"):
+        async with self._phase("start"):
             await step_run.sandbox.start()
             self._started = True
             self.recorder.notes += step_run.sandbox.notes
@@ -164,7 +168,7 @@ class Rollout:
         """Make the agents ready in the sandbox."""
         if not self._started:
             raise UsageError("the sandbox is not up yet", advice="await start() first")
-        with self._phase("install_agent"):
+        async with self._phase("install_agent"):
             sessions = AgentSessions(self._require_step_run(), self._role_agents, self.task)
             await sessions.install()
             self._sessions = sessions
@@ -178,7 +182,7 @@ class Rollout:
     ) -> Session:
         """Open a session for a role, in place of the one that is open."""
         sessions = self._require_sessions()
-        with self._phase("connect"):
+        async with self._phase("connect"):
             return await sessions.connect(self._role(role) if isinstance(role, str) else role, scene, skills_dir)
 
     async def connect_for(self, turn: PlannedTurn) -> Session:
@@ -196,7 +200,7 @@ class Rollout:
             await self.connect()
         since, instruction = self.recorder.n_events, self._require_step_run().step.instruction
         results = []
-        with self._phase("execute"):
+        async with self._phase("execute"):
             for text in texts:
                 results.append(await sessions.prompt(instruction if text is None else text))
                 if not can_continue(results[-1]):
@@ -212,7 +216,7 @@ class Rollout:
         """End the agents, run the hidden tests of the current step and return the rewards."""
         sessions, step_run = self._require_sessions(), self._require_step_run()
         await sessions.end()
-        with self._phase("verify"):
+        async with self._phase("verify"):
             verification = await step_run.verify()
         self.recorder.add_verification(step_run.step, verification)
         return verification.rewards
@@ -226,7 +230,7 @@ class Rollout:
         """Run the hidden tests between two rounds, as at the end, and remove them and their files again."""
         sessions, step_run = self._require_sessions(), self._require_step_run()
         await sessions.end()
-        with self._phase("soft_verify"):
+        async with self._phase("soft_verify"):
             self._n_soft += 1
             return await step_run.soft_verify(step_run.output / "rounds" / str(self._n_soft))
 
@@ -279,7 +283,7 @@ class Rollout:
         """Prepare a step, unless it is the first one, which start() has prepared."""
         step_run = self._require_step_run()
         if step is not step_run.step:
-            with self._phase("start"):
+            async with self._phase("start"):
                 step_run.step = step
                 await prepare_step(step_run.sandbox, step, self.config)
                 if step.workdir_dir is not None:
@@ -343,12 +347,12 @@ class Rollout:
             raise UsageError("the agent is not installed yet", advice="await install_agent() first")
         return self._sessions
 
-    @contextmanager
-    def _phase(self, phase: str) -> Iterator[None]:
+    @asynccontextmanager
+    async def _phase(self, phase: str) -> AsyncIterator[None]:
         if self._closed:
             raise UsageError("the rollout has ended", advice="make a new one")
         if self._on_phase is not None:
-            self._on_phase(self, phase)
+            await self._on_phase(self, phase)
         with self.recorder.in_phase(phase):
             yield
 

@@ -381,10 +381,18 @@ class RunSettings:
         file=False,
     )
     strict: bool = setting(False, Flag(), "unknown keys in task files are errors", option="--bf-strict", file=False)
+    sandbox_option: Sequence[str] = setting(
+        (),
+        Texts(),
+        "option of a sandbox, for example docker.network=host; repeatable",
+        option="--bf-sandbox-option",
+        metavar="SANDBOX.NAME=VALUE",
+        file=False,
+    )
     docker_network: str | None = setting(
         None,
         Text(),
-        "network of containers that may have one",
+        "the same as --bf-sandbox-option docker.network=…",
         option="--bf-docker-network",
         metavar="host|bridge|NAME",
         shown="engine's",

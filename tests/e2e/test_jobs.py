@@ -159,6 +159,11 @@ def test_hooks_and_task_files_are_for_pytests_own_thread(project: Project) -> No
                 note("result")
 
 
+            def pytest_bf_rollout_phase(rollout, phase):
+                if threading.current_thread().name == "benchflow-engine":
+                    FOREIGN.append(phase)
+
+
             def pytest_sessionfinish():
                 print("foreign:", FOREIGN)
             """

@@ -337,3 +337,31 @@ def test_another_base_image_means_nothing_to_the_local_sandbox_which_says_so(thr
     done = three.run("tasks/sound", "--bf-base-image-override=debian:trixie", "--bf-sandbox=local")
     done.assert_outcomes(passed=1)
     done.stdout.fnmatch_lines(["note: --bf-base-image-override has no effect in the local sandbox*"])
+
+
+BACKEND = """
+from pytest_benchflow.sandboxes import BackendOption
+from pytest_benchflow.sandboxes.local import LocalBackend
+
+
+class Company(LocalBackend):
+    options = (BackendOption("zone", "where machines are rented", default="east"),)
+
+    def configure(self, values):
+        print("zone:", values["zone"])
+
+
+def pytest_bf_register_sandboxes(registry):
+    registry.register("company", Company)
+"""
+
+
+def test_a_sandbox_from_elsewhere_has_options_of_its_own(project: Project) -> None:
+    project.task("tasks/one")
+    project.write({"conftest.py": BACKEND})
+    done = project.run("tasks", "-s", "--bf-sandbox=company", "--bf-sandbox-option=company.zone=west")
+    done.assert_outcomes(passed=1)
+    done.stdout.fnmatch_lines(["*zone: west"])
+    wrong = project.run("tasks", "--bf-sandbox-option=company.zoen=west", "--bf-sandbox-option=campany.zone=1")
+    assert wrong.ret == pytest.ExitCode.USAGE_ERROR
+    wrong.stderr.fnmatch_lines(["*unknown option 'zoen' of the sandbox company; did you mean zone?*campany*company?*"])
