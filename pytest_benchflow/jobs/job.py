@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_benchflow.core.errors import BadValue, UsageError
+from pytest_benchflow.core.text import one_line
 from pytest_benchflow.jobs.results import RESULT, latest_attempts, read_results, results_in
 from pytest_benchflow.jobs.retry import RetryConfig
 from pytest_benchflow.rollout import Rollout
@@ -71,10 +72,17 @@ class Job:
         on_phase: OnPhase | None = None,
     ) -> RolloutResult:
         """Run a rollout, and again while the harness fails and retries are left; each attempt has its directory."""
+        failures: list[str] = []
         for attempt in count(1):
-            result = await Rollout(self.place(config), resources, task, on_phase=on_phase).run()
-            if not self.retry.should_retry(result, attempt):
+            rollout = Rollout(self.place(config), resources, task, on_phase=on_phase)
+            rollout.recorder.notes += failures
+            result = await rollout.run()
+            if result.error is None or not self.retry.should_retry(result, attempt):
                 return result
+            failures.append(
+                f"attempt {attempt}: {result.error.category} error in {result.error.phase}: "
+                f"{one_line(result.error.message)}"
+            )
             await asyncio.sleep(self.retry.delay(attempt))
         raise AssertionError("unreachable")
 

@@ -110,6 +110,8 @@ def test_what_the_harness_could_not_do_is_tried_again(
     done = project.run(*args, *([] if "job" in args[0] else ["tasks"]))
     done.assert_outcomes(**outcome)
     assert len(project.rollout_dirs()) == attempts
+    if attempts > 1:
+        done.stdout.fnmatch_lines(["note: attempt 1: sandbox error in start: no space left"])
 
 
 def test_the_table_and_bf_metrics_count_the_same(three: Project, capsys: pytest.CaptureFixture[str]) -> None:
