@@ -14,6 +14,8 @@ Factory = Callable[[], Backend]
 
 AUTO = "auto"
 ENTRY_POINTS = "pytest_benchflow.sandboxes"
+#: What every backend has to have; those of other packages may have been written for an earlier release.
+_MEMBERS = sorted(name for name in vars(Backend) if not name.startswith("_"))
 
 
 def _local() -> Backend:
@@ -68,8 +70,15 @@ class SandboxRegistry:
         chosen = self.resolve(name)[0]
         if unknown := [other for other in self._options if other not in self.names()]:
             raise UsageError(self._unknown_backend(unknown[0]))
-        backend = self._factories[chosen]()
+        backend = self._make(chosen)
         configure_backend(backend, self._options.get(chosen, {}), name=chosen)
+        return backend
+
+    def _make(self, name: str) -> Backend:
+        backend = self._factories[name]()
+        if missing := [member for member in _MEMBERS if not hasattr(backend, member)]:
+            advice = "give it every member of the protocol Backend in pytest_benchflow.sandboxes"
+            raise UsageError(f"the sandbox {name!r} has no {', '.join(missing)}", advice=advice)
         return backend
 
     def resolve(self, name: str) -> tuple[str, str]:
@@ -88,7 +97,7 @@ class SandboxRegistry:
                 yield self._unknown_backend(name)
                 continue
             try:
-                backend = self._factories[name]()
+                backend = self._make(name)
             except BenchflowError as error:
                 yield str(error)
             else:

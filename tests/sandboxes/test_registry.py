@@ -253,3 +253,13 @@ def test_certificates_and_proxies_travel_but_passwords_do_not() -> None:
 def test_a_lent_python_is_last_on_the_path() -> None:
     host = Host(privileged=True, python_prefix="/root/py", lends_python=True, environ={}, pid=1)
     assert host.variables(network=True)["PATH"].endswith(":/bin:/root/py/bin")
+
+
+def test_a_backend_for_an_earlier_release_is_told_what_it_misses() -> None:
+    class Old:
+        name = "old"
+
+    registry = SandboxRegistry()
+    registry.register("old", Old)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="the sandbox 'old' has no aclose, capabilities, .*; give it every member"):
+        registry.create("old")

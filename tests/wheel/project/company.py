@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,20 +16,23 @@ from pytest_benchflow.agents import (
     Session,
     Usage,
 )
-from pytest_benchflow.sandboxes import Backend, Capabilities, Mount, Sandbox, SandboxSpec
+from pytest_benchflow.sandboxes import Backend, BackendOption, Capabilities, Leftovers, Mount, Sandbox, SandboxSpec
 from pytest_benchflow.sandboxes.local.backend import LocalBackend
 from pytest_benchflow.tasks import Task
-
-ENV: Mapping[str, str] = {"COMPANY": "ours"}
 
 
 class CompanyBackend:
     """The local sandbox, with a variable of the company in it."""
 
     name = "company"
+    options = (BackendOption("variable", "name of the company's variable", default="COMPANY"),)
 
     def __init__(self) -> None:
         self._local = LocalBackend()
+        self._env: Mapping[str, str] = {}
+
+    def configure(self, values: Mapping[str, str]) -> None:
+        self._env = {values["variable"]: "ours"}
 
     @property
     def capabilities(self) -> Capabilities:
@@ -39,7 +42,10 @@ class CompanyBackend:
         await self._local.preflight()
 
     def create(self, spec: SandboxSpec) -> Sandbox:
-        return self._local.create(replace(spec, env={**ENV, **spec.env}))
+        return self._local.create(replace(spec, env={**self._env, **spec.env}))
+
+    def leftovers(self, *, unused_for_sec: float | None = None) -> Sequence[Leftovers]:
+        return self._local.leftovers(unused_for_sec=unused_for_sec)
 
     async def aclose(self) -> None:
         await self._local.aclose()
