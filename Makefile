@@ -7,7 +7,7 @@ BIN = $(VENV)/bin
 # Hundreds of tests start Python: without bytecode each would compile the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-agents wheel-test lint bench clean
+.PHONY: demo test test-agents wheel-test lint bench docs clean
 
 demo: $(VENV)/.demo
 	$(BIN)/pytest tasks --bf-sandbox local
@@ -32,6 +32,10 @@ lint: $(VENV)/.test
 
 bench: $(VENV)/.test
 	$(BIN)/python benchmarks/run.py
+
+# The table of options and the JSON Schemas, after a change of settings, results or reports.
+docs: $(VENV)/.test
+	$(BIN)/python docs/generate.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache build dist

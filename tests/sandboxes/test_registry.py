@@ -261,5 +261,5 @@ def test_a_backend_for_an_earlier_release_is_told_what_it_misses() -> None:
 
     registry = SandboxRegistry()
     registry.register("old", Old)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="the sandbox 'old' has no aclose, capabilities, .*; give it every member"):
+    with pytest.raises(UsageError, match=r"the sandbox 'old' has no aclose, capabilities, .*; give it every member"):
         registry.create("old")
