@@ -1,61 +1,35 @@
-from .acp.handshake import (
-    open_session as open_session,
-)
-from .acp.permissions import (
-    approve_all as approve_all,
-    reject_all as reject_all,
-)
-from .acp.session import (
-    AcpSession as AcpSession,
-)
-from .acp.types import (
-    SessionPlan as SessionPlan,
-)
-from .acp_agent import (
-    AcpAgent as AcpAgent,
-)
-from .base import (
-    Agent as Agent,
-    AgentContext as AgentContext,
-    AgentOutcome as AgentOutcome,
-    AgentRequest as AgentRequest,
-    ModelAccess as ModelAccess,
-    PromptResult as PromptResult,
-    Session as Session,
-    Usage as Usage,
-)
-from .bundles.bundle import (
-    Bundle as Bundle,
-    BundleSpec as BundleSpec,
-)
-from .bundles.store import (
-    BundleStore as BundleStore,
-)
+from .acp.handshake import open_session as open_session
+from .acp.permissions import approve_all as approve_all
+from .acp.permissions import reject_all as reject_all
+from .acp.session import AcpSession as AcpSession
+from .acp.types import SessionPlan as SessionPlan
+from .acp_agent import AcpAgent as AcpAgent
+from .base import Agent as Agent
+from .base import AgentContext as AgentContext
+from .base import AgentOutcome as AgentOutcome
+from .base import AgentRequest as AgentRequest
+from .base import ModelAccess as ModelAccess
+from .base import PromptResult as PromptResult
+from .base import Session as Session
+from .base import Usage as Usage
+from .bundles.bundle import Bundle as Bundle
+from .bundles.bundle import BundleSpec as BundleSpec
+from .bundles.store import BundleStore as BundleStore
 from .custom import register_agent as register_agent
-from .legacy import (
-    CredentialFile as CredentialFile,
-    HostAuthFile as HostAuthFile,
-    SubscriptionAuth as SubscriptionAuth,
-)
-from .manifest import (
-    AgentManifest as AgentManifest,
-    ErrorReport as ErrorReport,
-    FailedState as FailedState,
-    Quirks as Quirks,
-)
-from .manifest_file import (
-    parse_manifest as parse_manifest,
-    read_manifest as read_manifest,
-)
-from .registry import (
-    FREE_AGENTS as FREE_AGENTS,
-    AgentRegistry as AgentRegistry,
-    get_agent as get_agent,
-    list_agents as list_agents,
-)
-from .status import (
-    AgentStatus as AgentStatus,
-    describe as describe,
-    missing_access as missing_access,
-    statuses as statuses,
-)
+from .legacy import CredentialFile as CredentialFile
+from .legacy import HostAuthFile as HostAuthFile
+from .legacy import SubscriptionAuth as SubscriptionAuth
+from .manifest import AgentManifest as AgentManifest
+from .manifest import ErrorReport as ErrorReport
+from .manifest import FailedState as FailedState
+from .manifest import Quirks as Quirks
+from .manifest_file import parse_manifest as parse_manifest
+from .manifest_file import read_manifest as read_manifest
+from .registry import FREE_AGENTS as FREE_AGENTS
+from .registry import AgentRegistry as AgentRegistry
+from .registry import get_agent as get_agent
+from .registry import list_agents as list_agents
+from .status import AgentStatus as AgentStatus
+from .status import describe as describe
+from .status import missing_access as missing_access
+from .status import statuses as statuses

@@ -1,48 +1,36 @@
-from .env_templates import (
-    MissingVariables as MissingVariables,
-    filled_variables as filled_variables,
-    missing_variables as missing_variables,
-    resolve_env as resolve_env,
-    resolve_headers as resolve_headers,
-)
-from .problems import (
-    Problem as Problem,
-    TaskError as TaskError,
-    as_errors as as_errors,
-    in_order as in_order,
-)
-from .sources import (
-    Data as Data,
-    Path as Path,
-    Source as Source,
-    TomlSource as TomlSource,
-    read_text as read_text,
-)
-from .validate import (
-    validate_model as validate_model,
-)
-from .values import (
-    Count as Count,
-    Cpus as Cpus,
-    DirectoryName as DirectoryName,
-    Env as Env,
-    Host as Host,
-    Megabytes as Megabytes,
-    NetworkMode as NetworkMode,
-    NonEmpty as NonEmpty,
-    Number as Number,
-    PhaseNetworkMode as PhaseNetworkMode,
-    Seconds as Seconds,
-    Table as Table,
-    Trials as Trials,
-    User as User,
-    VersionText as VersionText,
-    directory_name as directory_name,
-    folded as folded,
-    quoted as quoted,
-    rule_error as rule_error,
-)
-from .yaml_source import (
-    FrontMatterSource as FrontMatterSource,
-    YamlSource as YamlSource,
-)
+from .env_templates import MissingVariables as MissingVariables
+from .env_templates import filled_variables as filled_variables
+from .env_templates import missing_variables as missing_variables
+from .env_templates import resolve_env as resolve_env
+from .env_templates import resolve_headers as resolve_headers
+from .problems import Problem as Problem
+from .problems import TaskError as TaskError
+from .problems import as_errors as as_errors
+from .problems import in_order as in_order
+from .sources import Data as Data
+from .sources import Path as Path
+from .sources import Source as Source
+from .sources import TomlSource as TomlSource
+from .sources import read_text as read_text
+from .validate import validate_model as validate_model
+from .values import Count as Count
+from .values import Cpus as Cpus
+from .values import DirectoryName as DirectoryName
+from .values import Env as Env
+from .values import Host as Host
+from .values import Megabytes as Megabytes
+from .values import NetworkMode as NetworkMode
+from .values import NonEmpty as NonEmpty
+from .values import Number as Number
+from .values import PhaseNetworkMode as PhaseNetworkMode
+from .values import Seconds as Seconds
+from .values import Table as Table
+from .values import Trials as Trials
+from .values import User as User
+from .values import VersionText as VersionText
+from .values import directory_name as directory_name
+from .values import folded as folded
+from .values import quoted as quoted
+from .values import rule_error as rule_error
+from .yaml_source import FrontMatterSource as FrontMatterSource
+from .yaml_source import YamlSource as YamlSource

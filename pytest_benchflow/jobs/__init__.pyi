@@ -1,46 +1,32 @@
-from .engine import (
-    Engine as Engine,
-)
-from .evaluation import (
-    Evaluation as Evaluation,
-    EvaluationConfig as EvaluationConfig,
-    EvaluationResult as EvaluationResult,
-    TaskFailure as TaskFailure,
-)
-from .job import (
-    Job as Job,
-    ResumeMismatch as ResumeMismatch,
-    claim_job_directory as claim_job_directory,
-    newest_job as newest_job,
-    open_job as open_job,
-    owner_of as owner_of,
-    retry_policy as retry_policy,
-)
-from .matrix import (
-    AgentChoice as AgentChoice,
-    Cell as Cell,
-    SceneChoice as SceneChoice,
-    cells as cells,
-    safe_name as safe_name,
-)
-from .metrics import (
-    BenchmarkMetrics as BenchmarkMetrics,
-    Tally as Tally,
-    TaskMetrics as TaskMetrics,
-    bootstrap_interval as bootstrap_interval,
-    collect_metrics as collect_metrics,
-    mean as mean,
-    pass_all_k as pass_all_k,
-    pass_at_k as pass_at_k,
-    percentile as percentile,
-    wilson_interval as wilson_interval,
-)
-from .results import (
-    latest_attempts as latest_attempts,
-    not_started as not_started,
-    outcome_class as outcome_class,
-    read_results as read_results,
-)
-from .retry import (
-    RetryConfig as RetryConfig,
-)
+from .engine import Engine as Engine
+from .evaluation import Evaluation as Evaluation
+from .evaluation import EvaluationConfig as EvaluationConfig
+from .evaluation import EvaluationResult as EvaluationResult
+from .evaluation import TaskFailure as TaskFailure
+from .job import Job as Job
+from .job import ResumeMismatch as ResumeMismatch
+from .job import claim_job_directory as claim_job_directory
+from .job import newest_job as newest_job
+from .job import open_job as open_job
+from .job import owner_of as owner_of
+from .job import retry_policy as retry_policy
+from .matrix import AgentChoice as AgentChoice
+from .matrix import Cell as Cell
+from .matrix import SceneChoice as SceneChoice
+from .matrix import cells as cells
+from .matrix import safe_name as safe_name
+from .metrics import BenchmarkMetrics as BenchmarkMetrics
+from .metrics import Tally as Tally
+from .metrics import TaskMetrics as TaskMetrics
+from .metrics import bootstrap_interval as bootstrap_interval
+from .metrics import collect_metrics as collect_metrics
+from .metrics import mean as mean
+from .metrics import pass_all_k as pass_all_k
+from .metrics import pass_at_k as pass_at_k
+from .metrics import percentile as percentile
+from .metrics import wilson_interval as wilson_interval
+from .results import latest_attempts as latest_attempts
+from .results import not_started as not_started
+from .results import outcome_class as outcome_class
+from .results import read_results as read_results
+from .retry import RetryConfig as RetryConfig

@@ -1,22 +1,18 @@
-from .credentials import (
-    Credential as Credential,
-    find_credential as find_credential,
-    required_variables as required_variables,
-)
-from .model_client import (
-    CredentialOption as CredentialOption,
-    GenericVariables as GenericVariables,
-    HomeFile as HomeFile,
-    Login as Login,
-    ModelClient as ModelClient,
-)
-from .providers import (
-    PROVIDERS as PROVIDERS,
-    Provider as Provider,
-    WireProtocol as WireProtocol,
-    base_url as base_url,
-    provider_of_bare as provider_of_bare,
-    split_model as split_model,
-)
-from .routes import CLOUDS as CLOUDS, ModelRoute as ModelRoute, find_route as find_route
+from .credentials import Credential as Credential
+from .credentials import find_credential as find_credential
+from .credentials import required_variables as required_variables
+from .model_client import CredentialOption as CredentialOption
+from .model_client import GenericVariables as GenericVariables
+from .model_client import HomeFile as HomeFile
+from .model_client import Login as Login
+from .model_client import ModelClient as ModelClient
+from .providers import PROVIDERS as PROVIDERS
+from .providers import Provider as Provider
+from .providers import WireProtocol as WireProtocol
+from .providers import base_url as base_url
+from .providers import provider_of_bare as provider_of_bare
+from .providers import split_model as split_model
+from .routes import CLOUDS as CLOUDS
+from .routes import ModelRoute as ModelRoute
+from .routes import find_route as find_route
 from .variables import Sources as Sources

@@ -1,62 +1,36 @@
-from .checks import (
-    refuse_unsupported as refuse_unsupported,
-    require_variables as require_variables,
-)
-from .config import (
-    RolloutConfig as RolloutConfig,
-    make_config as make_config,
-    shared_settings as shared_settings,
-)
-from .files import (
-    load_rollout_file as load_rollout_file,
-    rollout_config_from_dict as rollout_config_from_dict,
-    rollout_config_from_yaml as rollout_config_from_yaml,
-    trial_config_from_dict as trial_config_from_dict,
-    trial_config_from_yaml as trial_config_from_yaml,
-)
-from .files.model import (
-    RolloutFile as RolloutFile,
-)
-from .files.schema import (
-    rollout_schema as rollout_schema,
-)
-from .recorder import (
-    utc_now as utc_now,
-    write_json as write_json,
-)
-from .resources import (
-    Resources as Resources,
-)
-from .result import (
-    ErrorInfo as ErrorInfo,
-    RolloutResult as RolloutResult,
-)
-from .rollout import (
-    OnPhase as OnPhase,
-    Rollout as Rollout,
-    run_rollout as run_rollout,
-)
-from .scenes import (
-    Role as Role,
-    Scene as Scene,
-    Step as Step,
-    Turn as Turn,
-    compile_scenes_to_steps as compile_scenes_to_steps,
-    document_prompts as document_prompts,
-    document_scenes as document_scenes,
-)
-from .settings import (
-    PreAgentHook as PreAgentHook,
-)
-from .setup import (
-    agent_spec as agent_spec,
-)
-from .users import (
-    BaseUser as BaseUser,
-    FunctionUser as FunctionUser,
-    LoopStrategy as LoopStrategy,
-    PassthroughUser as PassthroughUser,
-    RoundResult as RoundResult,
-    load_user as load_user,
-    parse_loop as parse_loop,
-)
+from .checks import refuse_unsupported as refuse_unsupported
+from .checks import require_variables as require_variables
+from .config import RolloutConfig as RolloutConfig
+from .config import make_config as make_config
+from .config import shared_settings as shared_settings
+from .files import load_rollout_file as load_rollout_file
+from .files import rollout_config_from_dict as rollout_config_from_dict
+from .files import rollout_config_from_yaml as rollout_config_from_yaml
+from .files import trial_config_from_dict as trial_config_from_dict
+from .files import trial_config_from_yaml as trial_config_from_yaml
+from .files.model import RolloutFile as RolloutFile
+from .files.schema import rollout_schema as rollout_schema
+from .recorder import utc_now as utc_now
+from .recorder import write_json as write_json
+from .resources import Resources as Resources
+from .result import ErrorInfo as ErrorInfo
+from .result import RolloutResult as RolloutResult
+from .rollout import OnPhase as OnPhase
+from .rollout import Rollout as Rollout
+from .rollout import run_rollout as run_rollout
+from .scenes import Role as Role
+from .scenes import Scene as Scene
+from .scenes import Step as Step
+from .scenes import Turn as Turn
+from .scenes import compile_scenes_to_steps as compile_scenes_to_steps
+from .scenes import document_prompts as document_prompts
+from .scenes import document_scenes as document_scenes
+from .settings import PreAgentHook as PreAgentHook
+from .setup import agent_spec as agent_spec
+from .users import BaseUser as BaseUser
+from .users import FunctionUser as FunctionUser
+from .users import LoopStrategy as LoopStrategy
+from .users import PassthroughUser as PassthroughUser
+from .users import RoundResult as RoundResult
+from .users import load_user as load_user
+from .users import parse_loop as parse_loop

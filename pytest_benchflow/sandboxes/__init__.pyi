@@ -1,36 +1,26 @@
-from .base import (
-    Backend as Backend,
-    BackendOption as BackendOption,
-    Capabilities as Capabilities,
-    ExecResult as ExecResult,
-    HasServices as HasServices,
-    Leftover as Leftover,
-    Leftovers as Leftovers,
-    Limits as Limits,
-    Mount as Mount,
-    Process as Process,
-    Sandbox as Sandbox,
-    SandboxImage as SandboxImage,
-    SandboxSpec as SandboxSpec,
-    Service as Service,
-)
-from .build_context import (
-    CONTEXT_PREFIX as CONTEXT_PREFIX,
-)
-from .dockerfile import (
-    with_base as with_base,
-    with_sources as with_sources,
-)
-from .helpers import (
-    MAIN as MAIN,
-    empty_dirs_script as empty_dirs_script,
-    exec_checked as exec_checked,
-    service_of as service_of,
-    stop_main as stop_main,
-    upload_selected as upload_selected,
-)
-from .registry import (
-    SandboxRegistry as SandboxRegistry,
-    configure_backend as configure_backend,
-    parse_backend_options as parse_backend_options,
-)
+from .base import Backend as Backend
+from .base import BackendOption as BackendOption
+from .base import Capabilities as Capabilities
+from .base import ExecResult as ExecResult
+from .base import HasServices as HasServices
+from .base import Leftover as Leftover
+from .base import Leftovers as Leftovers
+from .base import Limits as Limits
+from .base import Mount as Mount
+from .base import Process as Process
+from .base import Sandbox as Sandbox
+from .base import SandboxImage as SandboxImage
+from .base import SandboxSpec as SandboxSpec
+from .base import Service as Service
+from .build_context import CONTEXT_PREFIX as CONTEXT_PREFIX
+from .dockerfile import with_base as with_base
+from .dockerfile import with_sources as with_sources
+from .helpers import MAIN as MAIN
+from .helpers import empty_dirs_script as empty_dirs_script
+from .helpers import exec_checked as exec_checked
+from .helpers import service_of as service_of
+from .helpers import stop_main as stop_main
+from .helpers import upload_selected as upload_selected
+from .registry import SandboxRegistry as SandboxRegistry
+from .registry import configure_backend as configure_backend
+from .registry import parse_backend_options as parse_backend_options

@@ -1,4 +1,2 @@
-from .deploy import (
-    deploy_skills as deploy_skills,
-    withdraw_skills as withdraw_skills,
-)
+from .deploy import deploy_skills as deploy_skills
+from .deploy import withdraw_skills as withdraw_skills

@@ -1,59 +1,37 @@
-from .compose_services import (
-    service_mentions as service_mentions,
-)
-from .document import (
-    DocumentConfig as DocumentConfig,
-    RoleConfig as RoleConfig,
-    SceneConfig as SceneConfig,
-    TurnConfig as TurnConfig,
-    UserConfig as UserConfig,
-)
-from .git_source import (
-    FetchedSource as FetchedSource,
-    SourceError as SourceError,
-    SourceSpec as SourceSpec,
-    fetch_source as fetch_source,
-    parse_source as parse_source,
-)
-from .index import (
-    TaskIndex as TaskIndex,
-)
-from .layout import (
-    find_task_file as find_task_file,
-    find_tasks as find_tasks,
-)
-from .load import (
-    load_task as load_task,
-)
-from .models import (
-    AgentConfig as AgentConfig,
-    Artifact as Artifact,
-    CollectHook as CollectHook,
-    EnvironmentConfig as EnvironmentConfig,
-    Hardening as Hardening,
-    Healthcheck as Healthcheck,
-    Judge as Judge,
-    McpServer as McpServer,
-    SetupCommand as SetupCommand,
-    SolutionConfig as SolutionConfig,
-    StepConfig as StepConfig,
-    TaskConfig as TaskConfig,
-    VerifierConfig as VerifierConfig,
-)
-from .native import (
-    Strategy as Strategy,
-)
-from .prompts import (
-    Prompts as Prompts,
-)
-from .summary import (
-    RunHints as RunHints,
-    TaskSummary as TaskSummary,
-)
-from .task import (
-    Document as Document,
-    Network as Network,
-    StepVerifier as StepVerifier,
-    Task as Task,
-    TaskStep as TaskStep,
-)
+from .compose_services import service_mentions as service_mentions
+from .document import DocumentConfig as DocumentConfig
+from .document import RoleConfig as RoleConfig
+from .document import SceneConfig as SceneConfig
+from .document import TurnConfig as TurnConfig
+from .document import UserConfig as UserConfig
+from .git_source import FetchedSource as FetchedSource
+from .git_source import SourceError as SourceError
+from .git_source import SourceSpec as SourceSpec
+from .git_source import fetch_source as fetch_source
+from .git_source import parse_source as parse_source
+from .index import TaskIndex as TaskIndex
+from .layout import find_task_file as find_task_file
+from .layout import find_tasks as find_tasks
+from .load import load_task as load_task
+from .models import AgentConfig as AgentConfig
+from .models import Artifact as Artifact
+from .models import CollectHook as CollectHook
+from .models import EnvironmentConfig as EnvironmentConfig
+from .models import Hardening as Hardening
+from .models import Healthcheck as Healthcheck
+from .models import Judge as Judge
+from .models import McpServer as McpServer
+from .models import SetupCommand as SetupCommand
+from .models import SolutionConfig as SolutionConfig
+from .models import StepConfig as StepConfig
+from .models import TaskConfig as TaskConfig
+from .models import VerifierConfig as VerifierConfig
+from .native import Strategy as Strategy
+from .prompts import Prompts as Prompts
+from .summary import RunHints as RunHints
+from .summary import TaskSummary as TaskSummary
+from .task import Document as Document
+from .task import Network as Network
+from .task import StepVerifier as StepVerifier
+from .task import Task as Task
+from .task import TaskStep as TaskStep

@@ -1,7 +1,3 @@
-from .bundle import (
-    Bundle as Bundle,
-    BundleSpec as BundleSpec,
-)
-from .store import (
-    BundleStore as BundleStore,
-)
+from .bundle import Bundle as Bundle
+from .bundle import BundleSpec as BundleSpec
+from .store import BundleStore as BundleStore

@@ -1,3 +1,1 @@
-from .backend import (
-    LocalBackend as LocalBackend,
-)
+from .backend import LocalBackend as LocalBackend
