@@ -345,7 +345,10 @@ def test_a_sandbox_of_the_conftest_is_used_when_it_is_chosen(project: Project) -
     assert [result["sandbox"] for result in project.results().values()] == ["mine"]
 
 
-def test_a_sandbox_that_cannot_start_is_one_error_and_not_one_per_item(project: Project) -> None:
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one-process", "two-workers"])
+def test_a_sandbox_that_cannot_start_is_one_error_and_not_one_per_item(
+    project: Project, workers: tuple[str, ...]
+) -> None:
     project.task("tasks/one")
     project.task("tasks/two")
     project.write(
@@ -365,7 +368,7 @@ def test_a_sandbox_that_cannot_start_is_one_error_and_not_one_per_item(project: 
             """
         }
     )
-    done = project.run("tasks", "--bf-sandbox=mine", "-n", "2")
+    done = project.run("tasks", "--bf-sandbox=mine", *workers)
     assert done.ret == pytest.ExitCode.USAGE_ERROR
     text = done.stdout.str() + done.stderr.str()
     assert text.count("no daemon answers; start it") == 1

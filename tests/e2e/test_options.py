@@ -247,10 +247,11 @@ def test_the_environment_of_agent_and_verifier_can_be_given(project: Project) ->
     project.run("tasks", *given).assert_outcomes(passed=2)
 
 
-def test_a_job_name_that_is_taken_is_refused_before_anything_runs(project: Project) -> None:
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one-process", "two-workers"])
+def test_a_job_name_that_is_taken_is_refused_before_anything_runs(project: Project, workers: tuple[str, ...]) -> None:
     project.task("tasks/one")
     project.write({"jobs/mine/job.json": '{"run": "1a2b", "created": 0}'})
-    again = project.run("tasks", "--bf-job-name=mine", "-n", "2")
+    again = project.run("tasks", "--bf-job-name=mine", *workers)
     assert again.ret == pytest.ExitCode.USAGE_ERROR
     told = "jobs/mine exists already; choose another --bf-job-name, remove it, or continue it with --bf-resume"
     assert told in again.stderr.str() + again.stdout.str()

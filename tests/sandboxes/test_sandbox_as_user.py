@@ -19,7 +19,7 @@ NOBODY = 65534
 SAME = (
     *("many_files", "side_by_side", "slow_program", "slow_reader", "writers_and_readers", "flood_of_output"),
     *("tree[child]", "tree[deaf]", "tree[session]", "tree[double-fork]", "tree[no-environment]", "killed[term]"),
-    *("here_document", "refused_by_name", "cannot_be_read", "copy_that_fails", "many_layers", "forks_as_fast"),
+    *("here_document", "only_an_image_build", "copy_that_fails", "many_layers"),
 )
 
 
