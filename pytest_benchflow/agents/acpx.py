@@ -270,10 +270,7 @@ def behind_acpx(manifest: AgentManifest) -> AgentManifest:
         # Each session starts the agent more than once.
         handshake_timeout_sec=3 * manifest.handshake_timeout_sec,
         install=replace(
-            install,
-            node=_NODE if old else install.node,
-            npm=(*install.npm, f"acpx@{VERSION}"),
-            programs=(*own, "acpx"),
+            install, node=_NODE if old else install.node, npm=(*install.npm, f"acpx@{VERSION}"), programs=(*own, "acpx")
         ),
     )
 

@@ -8,14 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import get_args
 
-from pytest_benchflow.agents.manifest import (
-    AgentManifest,
-    Dialect,
-    EffortChoice,
-    Install,
-    ModelChoice,
-    build,
-)
+from pytest_benchflow.agents.manifest import AgentManifest, Dialect, EffortChoice, Install, ModelChoice, build
 from pytest_benchflow.core.text import did_you_mean
 from pytest_benchflow.providers import CredentialOption, Login, WireProtocol
 

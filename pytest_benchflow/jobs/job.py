@@ -65,11 +65,7 @@ class Job:
         return None
 
     async def run(
-        self,
-        config: RolloutConfig,
-        task: Task,
-        resources: Resources,
-        on_phase: OnPhase | None = None,
+        self, config: RolloutConfig, task: Task, resources: Resources, on_phase: OnPhase | None = None
     ) -> RolloutResult:
         """Run a rollout, and again while the harness fails and retries are left; each attempt has its directory."""
         failures: list[str] = []

@@ -256,13 +256,7 @@ class BenchmarkMetrics:
             f"{name}_tasks": [*_names(self.results, name)]
             for name in ("passed", "failed", "errored", "verifier_errored")
         }
-        return {
-            **labels,
-            **_numbers(self),
-            **tasks_by_class,
-            "by_configuration": by_configuration,
-            "by_task": by_task,
-        }
+        return {**labels, **_numbers(self), **tasks_by_class, "by_configuration": by_configuration, "by_task": by_task}
 
     def _over_trials(self, measure: Callable[[int, int, int], float], k: int) -> float | None:
         counts = self._trials()

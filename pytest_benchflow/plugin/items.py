@@ -161,21 +161,11 @@ class TaskFile(pytest.Module):
         except BenchflowError as error:
             raise self.CollectError(str(error)) from None
         return replace(
-            summary,
-            name=task.name,
-            difficulty=task.difficulty,
-            category=task.category,
-            tags=task.tags,
-            run=task.run,
+            summary, name=task.name, difficulty=task.difficulty, category=task.category, tags=task.tags, run=task.run
         )
 
     def _item(
-        self,
-        summary: TaskSummary,
-        cell: Cell,
-        marks: tuple[pytest.MarkDecorator, ...],
-        sandbox: str,
-        selftest: bool,
+        self, summary: TaskSummary, cell: Cell, marks: tuple[pytest.MarkDecorator, ...], sandbox: str, selftest: bool
     ) -> RolloutItem:
         must_fail = selftest and cell.agent == "nop"
         template = reward_stays_below_threshold if must_fail else reward_reaches_threshold

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from pytest_benchflow.rollout import ErrorInfo, RolloutResult
 
 
-RESULTS = pytest.StashKey["Results"]()
-
-
 @dataclass
 class Results:
     """Raw results by node id, with what pytest made of each."""
@@ -88,11 +85,6 @@ class Results:
             self.outcomes[report.nodeid] = "failed" if ran and hasattr(report, "wasxfail") else "skipped"
         elif report.failed:
             self.outcomes[report.nodeid] = "failed" if report.when == "call" else "error"
-
-
-def results_of(config: pytest.Config) -> Results:
-    """Return the results gathered so far."""
-    return config.stash.setdefault(RESULTS, Results())
 
 
 _OURS = Path(__file__).parent

@@ -66,8 +66,7 @@ def read_settings(config: pytest.Config) -> Settings:
     }
     values = {
         declared.name: declared.kind.read(
-            table[declared.table_key],
-            Source(f"[tool.benchflow] {declared.table_key}", _base(declared, started, root)),
+            table[declared.table_key], Source(f"[tool.benchflow] {declared.table_key}", _base(declared, started, root))
         )
         for declared in OPTIONS
         if declared.ini and declared.table_key in table

@@ -131,9 +131,7 @@ PROVIDERS: Mapping[str, Provider] = {
             key="AZURE_API_KEY",
         ),
         Provider(
-            name="google-vertex",
-            endpoints={"vertex-gemini": _VERTEX},
-            defaults={"GOOGLE_CLOUD_LOCATION": "global"},
+            name="google-vertex", endpoints={"vertex-gemini": _VERTEX}, defaults={"GOOGLE_CLOUD_LOCATION": "global"}
         ),
         Provider(
             name="anthropic-vertex",
@@ -168,11 +166,7 @@ PROVIDERS: Mapping[str, Provider] = {
         Provider(name="doubao-seed-2-lite", endpoints={_CHAT: _DOUBAO}, key="DOUBAO_SEED_2_LITE_API_KEY"),
         Provider(name="doubao-seed-2-pro", endpoints={_CHAT: _DOUBAO}, key="DOUBAO_SEED_2_PRO_API_KEY"),
         _compatible("openrouter", "OPENROUTER", default="https://openrouter.ai/api/v1"),
-        Provider(
-            name="github-models",
-            endpoints={_CHAT: "https://models.github.ai/inference"},
-            key="GITHUB_TOKEN",
-        ),
+        Provider(name="github-models", endpoints={_CHAT: "https://models.github.ai/inference"}, key="GITHUB_TOKEN"),
         Provider(
             name="vllm",
             endpoints={_CHAT: "{BF_PROVIDER_BASE_URL}", _RESPONSES: "{BF_PROVIDER_BASE_URL}"},

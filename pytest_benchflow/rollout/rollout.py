@@ -56,12 +56,7 @@ class Rollout:
     """
 
     def __init__(
-        self,
-        config: RolloutConfig,
-        resources: Resources,
-        task: Task,
-        *,
-        on_phase: OnPhase | None = None,
+        self, config: RolloutConfig, resources: Resources, task: Task, *, on_phase: OnPhase | None = None
     ) -> None:
         self.config: Final = config
         self.task: Final = task

@@ -20,13 +20,7 @@ from pytest_benchflow.agents import (
 from pytest_benchflow.core.errors import BenchflowError, CannotRunHere, CredentialsError, SandboxError, UsageError
 from pytest_benchflow.core.types import Event
 from pytest_benchflow.rollout.config import prompt_limit
-from pytest_benchflow.rollout.setup import (
-    SandboxUser,
-    create_reader,
-    create_user,
-    existing_user,
-    kill_processes,
-)
+from pytest_benchflow.rollout.setup import SandboxUser, create_reader, create_user, existing_user, kill_processes
 from pytest_benchflow.rollout.step_run import StepRun
 
 if TYPE_CHECKING:

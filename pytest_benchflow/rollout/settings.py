@@ -306,11 +306,7 @@ class RunSettings:
         shown="auto",
     )
     jobs_dir: Path = setting(
-        Path("jobs"),
-        PathTo(),
-        "directory that job directories go to",
-        option="--bf-jobs-dir",
-        metavar="DIR",
+        Path("jobs"), PathTo(), "directory that job directories go to", option="--bf-jobs-dir", metavar="DIR"
     )
     job_name: str | None = setting(
         None,

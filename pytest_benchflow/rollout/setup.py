@@ -237,8 +237,7 @@ async def wait_until_healthy(sandbox: Sandbox, check: Healthcheck) -> None:
             counted += 1
             if counted >= max(1, check.retries):
                 raise BenchflowError(
-                    f"healthcheck {check.command!r} failed {counted} times: {failure}",
-                    category=Category.HEALTHCHECK,
+                    f"healthcheck {check.command!r} failed {counted} times: {failure}", category=Category.HEALTHCHECK
                 )
         await asyncio.sleep(check.start_interval_sec if in_start_period else check.interval_sec)
 

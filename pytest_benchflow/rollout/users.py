@@ -134,12 +134,7 @@ def _from_file(file: Path) -> ModuleType:
 
 
 def round_record(
-    result: RoundResult,
-    *,
-    prompt: str,
-    wall_sec: float,
-    tokens: int | None = None,
-    feedback_level: str | None = None,
+    result: RoundResult, *, prompt: str, wall_sec: float, tokens: int | None = None, feedback_level: str | None = None
 ) -> dict[str, Json]:
     """Return the line of `user_rounds.jsonl` for a round."""
     record: dict[str, Json] = {

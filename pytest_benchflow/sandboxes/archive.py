@@ -84,12 +84,7 @@ def walk(top: Path) -> Iterator[tuple[str, str]]:
 
 
 def _add(
-    tar: tarfile.TarFile,
-    path: str,
-    name: str,
-    *,
-    follow: bool = False,
-    first: dict[tuple[int, int], str] | None = None,
+    tar: tarfile.TarFile, path: str, name: str, *, follow: bool = False, first: dict[tuple[int, int], str] | None = None
 ) -> None:
     status = os.stat(path, follow_symlinks=follow)
     info = tarfile.TarInfo(name)

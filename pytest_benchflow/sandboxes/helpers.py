@@ -101,12 +101,7 @@ _LARGEST_ID = 2**31 - 1
 
 
 def check_command(
-    sandbox: str,
-    argv: Sequence[str],
-    *,
-    user: str | int | None,
-    cwd: str | None,
-    env: Mapping[str, str],
+    sandbox: str, argv: Sequence[str], *, user: str | int | None, cwd: str | None, env: Mapping[str, str]
 ) -> None:
     """Refuse what no system could start: kernels and engines tell it late, and each in other words."""
     if problem := next(_problems(argv, user, cwd, env), None):

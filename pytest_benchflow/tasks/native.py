@@ -45,10 +45,7 @@ def read_strategy(directory: str) -> Strategy | None:
     name = verifier.get("default_strategy", next(iter(strategies), None))
     if name not in strategies:
         raise _problem(
-            source,
-            ("verifier", "default_strategy"),
-            f"is {quoted(name)}",
-            did_you_mean(str(name), strategies),
+            source, ("verifier", "default_strategy"), f"is {quoted(name)}", did_you_mean(str(name), strategies)
         )
     settings = _mapping(source, ("verifier", "strategies", str(name)))
     kind = settings.get("type")

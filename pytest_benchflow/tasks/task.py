@@ -46,12 +46,7 @@ def build_steps(
 
 
 def _step(
-    root: Path,
-    config: TaskConfig,
-    layout: Layout,
-    step: StepConfig | None,
-    text: str,
-    strategy: Strategy | None,
+    root: Path, config: TaskConfig, layout: Layout, step: StepConfig | None, text: str, strategy: Strategy | None
 ) -> TaskStep:
     own = step.agent if step else AgentConfig()
     agent = config.agent

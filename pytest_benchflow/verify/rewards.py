@@ -151,13 +151,7 @@ def _text(path: Path) -> str:
 
 
 def _kind(value: object) -> str:
-    names: dict[type, str] = {
-        bool: "a boolean",
-        type(None): "null",
-        str: "a string",
-        list: "a list",
-        dict: "an object",
-    }
+    names: dict[type, str] = {bool: "a boolean", type(None): "null", str: "a string", list: "a list", dict: "an object"}
     return names.get(type(value), "a bare number")
 
 

@@ -119,8 +119,14 @@ def alive(known: dict[int, str]) -> list[int]:
 
 @pytest.mark.parametrize(
     ("number", "args", "at_least"),
-    [(signal.SIGINT, (), 8), (signal.SIGTERM, ("-n", "2", "--bf-concurrency=4"), 2), (signal.SIGKILL, (), 8)],
-    ids=["SIGINT", "SIGTERM-two-workers", "SIGKILL"],
+    [
+        (signal.SIGINT, (), 8),
+        (signal.SIGTERM, (), 8),
+        (signal.SIGTERM, ("-n", "2", "--bf-concurrency=4"), 2),
+        (signal.SIGKILL, (), 8),
+        (signal.SIGKILL, ("-n", "2", "--bf-concurrency=4"), 2),
+    ],
+    ids=["SIGINT", "SIGTERM", "SIGTERM-two-workers", "SIGKILL", "SIGKILL-two-workers"],
 )
 def test_a_signal_in_the_middle_leaves_nothing(
     start: Callable[..., Broken], number: signal.Signals, args: tuple[str, ...], at_least: int

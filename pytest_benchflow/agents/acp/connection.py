@@ -174,12 +174,7 @@ class PipeTransport:
     """Implements the library's `Transport`."""
 
     def __init__(
-        self,
-        process: Process,
-        *,
-        seen: Callable[[Message], bool],
-        log: Callable[[bytes], None],
-        max_line_bytes: int,
+        self, process: Process, *, seen: Callable[[Message], bool], log: Callable[[bytes], None], max_line_bytes: int
     ) -> None:
         self._process = process
         self._seen = seen

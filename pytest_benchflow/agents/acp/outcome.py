@@ -20,11 +20,7 @@ _REASONS = (
     ),
     (r"quota|credit|insufficient|billing", "the account has nothing left to spend with this provider", False),
     (r"\b429\b|rate.?limit|too many", "the provider limits this account: wait, or lower --bf-concurrency", True),
-    (
-        r"\b404\b|model.{0,60}not (?:found|exist|support)|(?:unknown|no such|invalid) model",
-        "check the model id",
-        False,
-    ),
+    (r"\b404\b|model.{0,60}not (?:found|exist|support)|(?:unknown|no such|invalid) model", "check the model id", False),
     (
         r"\b5\d\d\b|overloaded|high demand|unavailable|server error|timed? ?out|connection|fetch failed|\bretry",
         "the provider has trouble: try again later",

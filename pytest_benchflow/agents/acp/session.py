@@ -138,12 +138,7 @@ class AcpSession:
         )
         self._check_model(used)
         return PromptResult(
-            outcome,
-            detail,
-            n_tool_calls=turns.calls.count,
-            usage=usage,
-            stop_reason=stop_reason,
-            message=turns.message,
+            outcome, detail, n_tool_calls=turns.calls.count, usage=usage, stop_reason=stop_reason, message=turns.message
         )
 
     async def close(self) -> None:

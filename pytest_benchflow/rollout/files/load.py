@@ -105,11 +105,7 @@ class _Reader:
                 self._warn((key,), "has no effect", reason)
         fields |= {"include": self._value(table, "include") or (), "exclude": self._value(table, "exclude") or ()}
         file = RolloutFile(
-            path=self.path,
-            values=values,
-            usage_tracking=table.usage_tracking,
-            warnings=tuple(self.warnings),
-            **fields,
+            path=self.path, values=values, usage_tracking=table.usage_tracking, warnings=tuple(self.warnings), **fields
         )
         self._refuse_contradictions(file)
         if self.problems:

@@ -81,9 +81,7 @@ SkillMode = Annotated[Literal["no-skill", "with-skill"], BeforeValidator(_skill_
 Texts = Annotated[tuple[Text, ...], BeforeValidator(_listed, json_schema_input_type=Text | list[Text])]
 Prompts = Annotated[tuple[Text | None, ...], BeforeValidator(_listed, json_schema_input_type=Text | list[Text | None])]
 Idle = Annotated[
-    float,
-    BeforeValidator(_idle, json_schema_input_type=float | Literal["none"]),
-    Field(ge=0, allow_inf_nan=False),
+    float, BeforeValidator(_idle, json_schema_input_type=float | Literal["none"]), Field(ge=0, allow_inf_nan=False)
 ]
 UserName = Annotated[str, AfterValidator(_user_name)]
 Word = Annotated[str, AfterValidator(_word)]

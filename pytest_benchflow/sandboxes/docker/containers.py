@@ -97,12 +97,7 @@ class Starter:
         await self.volumes.provide(spec, image)
         lease_sec = 0 if self.engine.address.is_local else REMOTE_LEASE_SEC
         config = container_config(
-            spec,
-            image,
-            self.facts,
-            labels=make_labels(self.run, spec.name),
-            network=self.network,
-            lease_sec=lease_sec,
+            spec, image, self.facts, labels=make_labels(self.run, spec.name), network=self.network, lease_sec=lease_sec
         )
         return await launch(self.engine, config, container_name=container_name, name=spec.name, lease_sec=lease_sec)
 

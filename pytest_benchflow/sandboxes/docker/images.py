@@ -151,11 +151,7 @@ class Build:
         query |= {"buildargs": json.dumps(await self._platform())} if needs_platform(self._context.dockerfile) else {}
         try:
             connection = await open_connection(
-                self._engine.address,
-                f"/v{await self._engine.version()}/build",
-                query=query,
-                file=packed,
-                upgrade=False,
+                self._engine.address, f"/v{await self._engine.version()}/build", query=query, file=packed, upgrade=False
             )
         except EngineError as error:
             raise self._build_error(error.reason) from None
@@ -298,12 +294,7 @@ class Images:
             context = BuildContext(directory)
             tag = await self.tag_for(context, {})
         build = Build(
-            self._engine,
-            context,
-            tag=tag,
-            labels={IMAGE_LABEL: tag},
-            network=self.network,
-            is_podman=self._is_podman,
+            self._engine, context, tag=tag, labels={IMAGE_LABEL: tag}, network=self.network, is_podman=self._is_podman
         )
         return await self.ensure(
             tag,

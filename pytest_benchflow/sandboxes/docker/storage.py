@@ -79,9 +79,7 @@ class Volumes:
             "Labels": make_labels(self._run, f"filling {volume}"),
             "HostConfig": {
                 "NetworkMode": "none",
-                "Mounts": [
-                    {"Type": "volume", "Source": volume, "Target": _PLACE, "VolumeOptions": {"NoCopy": True}},
-                ],
+                "Mounts": [{"Type": "volume", "Source": volume, "Target": _PLACE, "VolumeOptions": {"NoCopy": True}}],
             },
         }
         try:

@@ -11,12 +11,7 @@ from pathlib import Path
 
 from pytest_benchflow.core.errors import SandboxError, UnsupportedError
 from pytest_benchflow.core.files import compose_file
-from pytest_benchflow.sandboxes.base import (
-    BackendOption,
-    Capabilities,
-    Leftovers,
-    SandboxSpec,
-)
+from pytest_benchflow.sandboxes.base import BackendOption, Capabilities, Leftovers, SandboxSpec
 from pytest_benchflow.sandboxes.local.builder import Builder
 from pytest_benchflow.sandboxes.local.control import Launcher
 from pytest_benchflow.sandboxes.local.host import Host
@@ -106,8 +101,7 @@ class LocalBackend:
         directory = spec.environment_dir
         if spec.docker_image is not None and not (directory and (directory / "Dockerfile").is_file()):
             raise UnsupportedError(
-                f"{spec.name}: docker_image = {spec.docker_image!r} needs an image",
-                advice="use --bf-sandbox docker",
+                f"{spec.name}: docker_image = {spec.docker_image!r} needs an image", advice="use --bf-sandbox docker"
             )
         if (file := compose_file(directory)) is not None:
             raise UnsupportedError(

@@ -253,10 +253,7 @@ class Builder:
     async def _base(self, name: str) -> MachineConfig:
         """Return the machine that every environment of this caller stands on."""
         bare = MachineConfig(
-            name,
-            self._host.privileged,
-            python_prefix=self._host.python_prefix,
-            open_prefix=self._host.lends_python,
+            name, self._host.privileged, python_prefix=self._host.python_prefix, open_prefix=self._host.lends_python
         )
         if self._host.privileged:
             return bare

@@ -205,13 +205,7 @@ class Machine:
             started = pipes.from_program()
             number, status = await self._control.request(command.message(keep=True), pipes.program_ends)
         process = LocalProcess(
-            self._control,
-            number,
-            status,
-            WritePipe(stdin),
-            ReadPipe(stdout),
-            ReadPipe(stderr),
-            self._open.discard,
+            self._control, number, status, WritePipe(stdin), ReadPipe(stdout), ReadPipe(stderr), self._open.discard
         )
         self._open.add(process)
         reason = ReadPipe(started)

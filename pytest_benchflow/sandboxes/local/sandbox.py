@@ -8,12 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from pytest_benchflow.core.errors import SandboxError, UnsupportedError
 from pytest_benchflow.sandboxes import archive
-from pytest_benchflow.sandboxes.base import (
-    Capabilities,
-    ExecResult,
-    SandboxImage,
-    SandboxSpec,
-)
+from pytest_benchflow.sandboxes.base import Capabilities, ExecResult, SandboxImage, SandboxSpec
 from pytest_benchflow.sandboxes.helpers import check_command, check_mounts, resolve_path
 from pytest_benchflow.sandboxes.local.builder import Builder, BuiltEnvironment
 from pytest_benchflow.sandboxes.local.control import Launcher
