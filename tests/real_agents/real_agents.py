@@ -177,7 +177,7 @@ def run_agents(project: Project, sandbox: str, *options: str, **env: str) -> Ite
     models = [part for name, agent in AGENTS.items() for part in ("--bf-model", f"{name}={agent.model}")]
     prompts = ["--bf-prompt=@instruction", f"--bf-prompt={SECOND_PROMPT}"]
     pace = ["--bf-concurrency=2", "--bf-timeout-multiplier=3"] if LARGE else ["--bf-concurrency=8"]
-    reports = ["--junitxml=r.xml", "--bf-json=r.json", *pace]
+    reports = ["--junitxml=r.xml", "--bf-json=r.json", "--bf-retries=0", *pace]
     with scripted_server() as server:
         places = {
             "GOOGLE_GEMINI_BASE_URL": server.url,
