@@ -91,7 +91,16 @@ def with_own_models(choice: AgentChoice, agents: AgentRegistry) -> AgentChoice:
 
 def trials_of(session: BenchSession, folder: str, name: str, hints: RunHints) -> tuple[int, ...]:
     """Return how often a task is to run: one number for each scene of the run, or one if it has no scenes."""
-    layers = (*session.layers, session.given.override_for(folder, name), _task_layer(hints))
+    override = session.given.override_for(folder, name)
+    if override.values:
+        return _trials_by_scene(session, override, hints)
+    if hints not in session.known_trials:  # most tasks say the same: nothing
+        session.known_trials[hints] = _trials_by_scene(session, override, hints)
+    return session.known_trials[hints]
+
+
+def _trials_by_scene(session: BenchSession, override: Layer, hints: RunHints) -> tuple[int, ...]:
+    layers = (*session.layers, override, _task_layer(hints))
     files: list[RolloutFile | None] = [*session.scenes.values()]
     return tuple(_trials([*layers, *_scene_layer(session, file)]) for file in files or [None])
 

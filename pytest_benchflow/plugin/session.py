@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pytest_benchflow.plugin.run_loop import Ahead
     from pytest_benchflow.rollout import OnPhase, Resources, Rollout, RolloutFile, RolloutResult
     from pytest_benchflow.sandboxes import SandboxRegistry
-    from pytest_benchflow.tasks import Task, TaskIndex
+    from pytest_benchflow.tasks import RunHints, Task, TaskIndex
 
 
 T = TypeVar("T")
@@ -104,6 +104,7 @@ class BenchSession:
         self.run_id, self.job_name = self._name_job()
         self._engine: Engine | None = None
         self._cells: dict[tuple[int, ...], list[Cell]] = {}
+        self.known_trials: dict[RunHints, tuple[int, ...]] = {}
         self._tasks: dict[Path, Task] = {}
         self.notes: list[str] = []
         self.ahead: Ahead | None = None
@@ -251,10 +252,10 @@ class BenchSession:
 
     def cells(self, trials: tuple[int, ...] | None = None) -> list[Cell]:
         """Return the cells of a task that asks for so many trials of each scene; without trials, one cell of each."""
-        from pytest_benchflow.jobs import cells
-
         repeats = trials or (1,) * max(1, len(self.scenes))
         if repeats not in self._cells:
+            from pytest_benchflow.jobs import cells
+
             self._cells[repeats] = cells(
                 self.agent_choices, repeats, lambda name: self.agents.get(name).takes_model, self._scene_choices()
             )
