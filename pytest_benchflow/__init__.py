@@ -5,6 +5,55 @@ import pytest_benchflow as bf
 result = await bf.run("oracle", task_path="tasks/hello-world")
 """
 
+from typing import TYPE_CHECKING
+
 from pytest_benchflow.core.lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from .agents.custom import register_agent as register_agent
+    from .api.environment import Environment as Environment
+    from .api.run import Agent as Agent
+    from .api.run import Runtime as Runtime
+    from .api.run import RuntimeConfig as RuntimeConfig
+    from .api.run import RuntimeResult as RuntimeResult
+    from .api.run import run as run
+    from .api.sdk import SDK as SDK
+    from .api.sdk import Job as Job
+    from .api.sdk import JobConfig as JobConfig
+    from .api.sdk import JobResult as JobResult
+    from .api.sdk import RunResult as RunResult
+    from .api.sdk import Trial as Trial
+    from .api.sdk import TrialConfig as TrialConfig
+    from .configfile import TaskError as TaskError
+    from .core.errors import BenchflowError as BenchflowError
+    from .core.errors import UsageError as UsageError
+    from .jobs import BenchmarkMetrics as BenchmarkMetrics
+    from .jobs import Evaluation as Evaluation
+    from .jobs import EvaluationConfig as EvaluationConfig
+    from .jobs import EvaluationResult as EvaluationResult
+    from .jobs import RetryConfig as RetryConfig
+    from .jobs import TaskFailure as TaskFailure
+    from .jobs import TaskMetrics as TaskMetrics
+    from .jobs import collect_metrics as collect_metrics
+    from .rollout import BaseUser as BaseUser
+    from .rollout import FunctionUser as FunctionUser
+    from .rollout import PassthroughUser as PassthroughUser
+    from .rollout import Role as Role
+    from .rollout import Rollout as Rollout
+    from .rollout import RolloutConfig as RolloutConfig
+    from .rollout import RolloutFile as RolloutFile
+    from .rollout import RolloutResult as RolloutResult
+    from .rollout import RoundResult as RoundResult
+    from .rollout import Scene as Scene
+    from .rollout import Step as Step
+    from .rollout import Turn as Turn
+    from .rollout import compile_scenes_to_steps as compile_scenes_to_steps
+    from .rollout import load_rollout_file as load_rollout_file
+    from .rollout import rollout_config_from_dict as rollout_config_from_dict
+    from .rollout import rollout_config_from_yaml as rollout_config_from_yaml
+    from .rollout import trial_config_from_dict as trial_config_from_dict
+    from .rollout import trial_config_from_yaml as trial_config_from_yaml
+    from .tasks import Task as Task
+    from .tasks import load_task as load_task
 
 __getattr__, __dir__ = lazy_exports(__name__, __file__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -12,15 +13,17 @@ def lazy_exports(package: str, file: str) -> tuple[Callable[[str], object], Call
     """Return `__getattr__` and `__dir__` for the names that the package's `__init__.pyi` imports from its modules.
 
     The stub is what type checkers read too, so that each name is written once; it is read when a name is first missing.
+    Without a stub the imports are in `__init__.py` itself, for type checkers only.
     """
 
     @cache
     def homes() -> dict[str, str]:
         import ast
 
-        with open(f"{file.removesuffix('.py')}.pyi", encoding="utf-8") as stub:
-            imports = [node for node in ast.parse(stub.read()).body if isinstance(node, ast.ImportFrom)]
-        return {alias.name: f"{package}.{node.module}" for node in imports for alias in node.names}
+        stub = f"{file.removesuffix('.py')}.pyi"
+        with open(stub if os.path.exists(stub) else file, encoding="utf-8") as source:
+            imports = [node for node in ast.walk(ast.parse(source.read())) if isinstance(node, ast.ImportFrom)]
+        return {alias.name: f"{package}.{node.module}" for node in imports if node.level for alias in node.names}
 
     def get(name: str) -> object:
         """Import a public name when it is first used."""
