@@ -7,7 +7,7 @@ Name it in your package's pyproject.toml:
 
 It then has what the sandboxes of this package have:
 
-    pytest tasks --bf-sandbox company --bf-sandbox-option company.index=https://packages.example.com/simple
+    pytest tasks --bf-sandbox company --bf-sandbox-option company.zone=west
     bf cleanup      # lists the settings that killed runs left, under "company"
 """
 
@@ -29,14 +29,14 @@ PREFIX = "company-sandbox-"
 
 
 class CompanyBackend:
-    """Makes sandboxes that know where the company's packages are."""
+    """Makes sandboxes that know in which of the company's zones they are."""
 
     name = "company"
-    options = (BackendOption("index", "URL of the package index for pip", default="file:///srv/packages"),)
+    options = (BackendOption("zone", "which machines are near", choices=("east", "west"), default="east"),)
 
     def __init__(self) -> None:
         self._local = LocalBackend()
-        self._index = ""
+        self._zone = ""
         self._settings: Path | None = None
 
     @property
@@ -44,20 +44,21 @@ class CompanyBackend:
         return self._local.capabilities
 
     def configure(self, values: Mapping[str, str]) -> None:
-        self._index = values["index"]
+        self._zone = values["zone"]
 
     async def preflight(self) -> None:
-        if "://" not in self._index:
-            advice = "give a URL, for example company.index=https://packages.example.com/simple"
-            raise SandboxError(f"company.index is {self._index!r}", advice=advice, retryable=False)
         await self._local.preflight()
-        self._settings = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
-        (self._settings / "pip.conf").write_text(f"[global]\nindex-url = {self._index}\n")
+        try:
+            self._settings = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
+            (self._settings / "company.toml").write_text(f'zone = "{self._zone}"\n')
+        except OSError as error:
+            advice = "set TMPDIR to a directory that can be written to"
+            raise SandboxError(f"company: the settings cannot be written: {error}", advice=advice) from None
 
     def create(self, spec: SandboxSpec) -> Sandbox:
         assert self._settings is not None, "await preflight() first"
         mount = Mount(self._settings, "/etc/company", key=f"company-{self._settings.name}")
-        env = {"PIP_CONFIG_FILE": "/etc/company/pip.conf", **spec.env}
+        env = {"COMPANY_SETTINGS": "/etc/company/company.toml", **spec.env}
         return self._local.create(replace(spec, env=env, mounts=(*spec.mounts, mount)))
 
     def leftovers(self, *, unused_for_sec: float | None = None) -> Sequence[Leftovers]:
