@@ -9,6 +9,7 @@ from pytest_benchflow.agents.base import AgentRequest, ModelAccess
 from pytest_benchflow.agents.manifest import AgentManifest
 from pytest_benchflow.agents.template import Values, fill, fill_env, fill_tree, names_in, render
 from pytest_benchflow.core.errors import UsageError
+from pytest_benchflow.core.network import Endpoint
 from pytest_benchflow.core.secrets import secret_values
 from pytest_benchflow.providers import (
     CLOUDS,
@@ -53,7 +54,18 @@ def resolve_access(manifest: AgentManifest, request: AgentRequest, sources: Sour
         notes=() if credential.note is None else (credential.note,),
         auth_method=credential.auth_method or dialect.auth_method or manifest.auth_method,
         if_refused=credential.if_refused,
+        endpoints=_endpoints({"BASE_URL": route.base_url, **env, **request.env}),
     )
+
+
+#: How variables are called that lead to a model; other URLs may be those of servers in the sandbox.
+_LEADING = ("BASE_URL", "API_BASE", "ENDPOINT")
+
+
+def _endpoints(variables: Mapping[str, str]) -> tuple[Endpoint, ...]:
+    """Return the servers that an agent reaches its models at."""
+    urls = [value for name, value in variables.items() if name.endswith(_LEADING)]
+    return tuple(dict.fromkeys(filter(None, map(Endpoint.of_url, urls))))
 
 
 def _generic_model(manifest: AgentManifest, sources: Sources) -> str | None:
@@ -107,12 +119,14 @@ def _unguided(
         if way.path is not None and (content := sources.look(way.env)) is not None:
             files[way.path] = HomeFile(way.path, content.encode("utf-8", "surrogateescape"))
             keys.add(content)
+    env = _with_explicit(fill_env(manifest.env, values) | passed | required, request.env)
     return ModelAccess(
-        env=_with_explicit(fill_env(manifest.env, values) | passed | required, request.env),
+        env=env,
         files=_files(manifest, values, files.values()),
         secrets=frozenset(keys) | secret_values(request.env) | {*required.values()},
         model=asked,
         auth_method=manifest.auth_method,
+        endpoints=_endpoints(env),
     )
 
 

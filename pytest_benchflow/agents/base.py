@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from pytest_benchflow.core.types import Emit
 
 if TYPE_CHECKING:
+    from pytest_benchflow.core.network import Endpoint
     from pytest_benchflow.providers import HomeFile
     from pytest_benchflow.sandboxes import Mount, Sandbox
     from pytest_benchflow.tasks import McpServer, Task, TaskStep
@@ -51,6 +52,8 @@ class ModelAccess:
     """How the agent is to authenticate with what it was given, in its own word."""
     if_refused: str | None = None
     """What to tell the user when the provider refuses the credential."""
+    endpoints: tuple[Endpoint, ...] = ()
+    """The servers that the agent must reach, whatever network its task has."""
 
 
 @dataclass(frozen=True, slots=True)

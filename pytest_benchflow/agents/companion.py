@@ -24,7 +24,7 @@ _ASK_SEC = 10.0
 
 def companion_values(context: AgentContext) -> Values:
     """Return what only a session knows: its directories, a port that is free here, and a token that nobody knows."""
-    # Local sandboxes share the host's network, so a port that is free here is free there, and in a container anyway.
+    # Some containers share the host's network: a port that is free here is free there, and in all others anyway.
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

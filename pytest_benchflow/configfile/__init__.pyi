@@ -19,7 +19,6 @@ from .values import DirectoryName as DirectoryName
 from .values import Env as Env
 from .values import Host as Host
 from .values import Megabytes as Megabytes
-from .values import NetworkMode as NetworkMode
 from .values import NonEmpty as NonEmpty
 from .values import Number as Number
 from .values import PhaseNetworkMode as PhaseNetworkMode

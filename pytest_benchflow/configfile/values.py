@@ -10,7 +10,6 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-NetworkMode = Literal["public", "no-network", "allowlist", "denylist"]
 PhaseNetworkMode = Literal["public", "no-network", "allowlist"]
 
 

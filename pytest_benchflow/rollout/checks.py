@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from pytest_benchflow.agents import FREE_AGENTS
 from pytest_benchflow.configfile import filled_variables, resolve_env
@@ -36,7 +37,7 @@ def check_rollout(task: Task, config: RolloutConfig, backend: Backend, agents: S
 def refuse_unsupported(task: Task, backend: Backend, agents: Sequence[Agent] = ()) -> None:
     """Raise one error that names every key this backend cannot honour."""
     _skip_windows(task, backend)
-    _require_network(task, agents)
+    _require_network(task, backend.capabilities, agents)
     _refuse_policies(task, agents)
     problems = [
         *_environment("environment", task.config.environment, backend.capabilities, builds=_has_dockerfile(task)),
@@ -81,12 +82,14 @@ def _skip_windows(task: Task, backend: Backend) -> None:
         raise CannotRunHere(f'[environment] os = "windows": the {backend.name} sandbox runs Linux')
 
 
-def _require_network(task: Task, agents: Sequence[Agent]) -> None:
+def _require_network(task: Task, can: Capabilities, agents: Sequence[Agent]) -> None:
+    if can.allowlist:
+        return
     online = [agent.name for agent in agents if agent.calls_model]
     if online and any(step.agent_network.mode == "no-network" for step in task.steps):
         raise UnsupportedError(
             f'{task.file}: network_mode is "no-network", and {online[0]} cannot reach its model without a network',
-            advice="run oracle or nop here, or give the task a network",
+            advice="run oracle or nop here, or use --bf-sandbox local",
         )
 
 
@@ -109,6 +112,8 @@ def _environment(where: str, environment: EnvironmentConfig, can: Capabilities, 
         yield f"[{where}] tpu"
     if not _can_restrict(environment.network_mode, can):
         yield f'[{where}] network_mode = "{environment.network_mode}"'
+    if any(urlsplit(url if "://" in url else f"//{url}").path.strip("/") for url in environment.blocked_urls or ()):
+        yield f"[{where}] blocked_urls with a path, which nobody sees in an encrypted connection: block the host"
     if environment.docker_image and not can.docker_image and not builds:
         yield f"[{where}] docker_image"
     for command in environment.setup_commands:
@@ -120,19 +125,21 @@ def _environment(where: str, environment: EnvironmentConfig, can: Capabilities, 
 
 def _steps(task: Task, backend: Backend) -> Iterator[str]:
     can = backend.capabilities
-    baseline = task.config.environment.network_mode
+    baseline = task.config.environment.network
+    # Of a compose project, only the services themselves know what they reach.
+    can_change = can.allowlist and compose_file(task.environment_dir) is None
     if not can.compose and (file := compose_file(task.environment_dir)) is not None:
         yield f"environment/{file.name}"
     for step in task.steps:
         verifier = step.verifier
-        if step.agent_network.mode != baseline:
-            yield f'[agent] network_mode = "{step.agent_network.mode}" beside "{baseline}" of the environment'
+        if step.agent_network != baseline and not can_change:
+            yield f'[agent] network_mode = "{step.agent_network.mode}" beside "{baseline.mode}" of the environment'
         if verifier.type != "test-script":
             yield f'[verifier] type = "{verifier.type}"'
         if verifier.strategy is not None and verifier.strategy.type != "script":
             yield f'verifier strategy type "{verifier.strategy.type}"'
-        if verifier.mode == "shared" and verifier.network.mode != baseline:
-            yield f'[verifier] network_mode = "{verifier.network.mode}" beside "{baseline}" of the environment'
+        if verifier.mode == "shared" and verifier.network != baseline and not can_change:
+            yield f'[verifier] network_mode = "{verifier.network.mode}" beside "{baseline.mode}" of the environment'
         if verifier.mode == "separate" and not _can_restrict(verifier.network.mode, can):
             yield f'[verifier] network_mode = "{verifier.network.mode}"'
         if verifier.environment is not None:

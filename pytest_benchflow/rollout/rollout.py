@@ -143,7 +143,14 @@ class Rollout:
             self.recorder.notes += ignored_key_notes(self.task, self._role_agents.agents)
             build_dir = await self._resources.build_context(self.task, self.config)
             mounts = await self._role_agents.prepare_on_host(directory / "agent")
-            spec = agent_spec(self.task, self.config, self.recorder.name, build_dir=build_dir, mounts=mounts)
+            spec = agent_spec(
+                self.task,
+                self.config,
+                self.recorder.name,
+                build_dir=build_dir,
+                mounts=mounts,
+                endpoints=self._role_agents.endpoints,
+            )
             self._step_run = StepRun(
                 self.config, self.task, self.task.steps[0], self.recorder, backend, build_dir, backend.create(spec)
             )
@@ -280,6 +287,7 @@ class Rollout:
         if step is not step_run.step:
             async with self._phase("start"):
                 step_run.step = step
+                await step_run.set_network(self.task.config.environment.network)
                 await prepare_step(step_run.sandbox, step, self.config)
                 if step.workdir_dir is not None:
                     await self._require_sessions().hand_over()

@@ -24,6 +24,7 @@ from pytest_benchflow.rollout.setup import SandboxUser, create_reader, create_us
 from pytest_benchflow.rollout.step_run import StepRun
 
 if TYPE_CHECKING:
+    from pytest_benchflow.core.network import Endpoint
     from pytest_benchflow.rollout.config import RolloutConfig
     from pytest_benchflow.rollout.scenes import Role
     from pytest_benchflow.sandboxes import Mount
@@ -124,6 +125,11 @@ class RoleAgents:
         return frozenset().union(*(role_agent.access.secrets for role_agent in self.all))
 
     @property
+    def endpoints(self) -> list[Endpoint]:
+        """The servers that the agents must reach."""
+        return [endpoint for role_agent in self.all for endpoint in role_agent.access.endpoints]
+
+    @property
     def notes(self) -> list[str]:
         """What the user should know about how the agents reach their models."""
         return list(dict.fromkeys(note for role_agent in self.all for note in role_agent.access.notes))
@@ -185,6 +191,7 @@ class AgentSessions:
         context = await self._install(role_agent)
         self._user_name = context.user
         await self._give_skills(context, role_agent, skills_dir or role.skills_dir or self._work.config.skills_dir)
+        await self._work.set_network(self._work.step.agent_network.with_endpoints(role_agent.access.endpoints))
         self._session = await role_agent.agent.connect(context)
         self._work.recorder.add_session(self._session)
         return self._session

@@ -27,6 +27,7 @@ from pytest_benchflow.sandboxes import (
 from pytest_benchflow.tasks import service_mentions
 
 if TYPE_CHECKING:
+    from pytest_benchflow.core.network import Endpoint
     from pytest_benchflow.rollout.config import RolloutConfig
     from pytest_benchflow.rollout.recorder import Recorder
     from pytest_benchflow.sandboxes import ExecResult, Mount, Sandbox, Service
@@ -47,11 +48,23 @@ cat >/instruction.md
 
 
 def agent_spec(
-    task: Task, config: RolloutConfig, name: str, *, build_dir: Path | None, mounts: tuple[Mount, ...] = ()
+    task: Task,
+    config: RolloutConfig,
+    name: str,
+    *,
+    build_dir: Path | None,
+    mounts: tuple[Mount, ...] = (),
+    endpoints: Sequence[Endpoint] = (),
 ) -> SandboxSpec:
-    """Return the sandbox the agent works in; `build_dir` is the task's build context, or the copy made of it."""
+    """Return the sandbox the agent works in; `build_dir` is the task's build context, or the copy made of it.
+
+    `endpoints` are the servers that its agents must reach.
+    """
     where = f"{task.file}: [environment.env]"
-    return replace(_spec(task.config.environment, build_dir, config, name, where), mounts=mounts)
+    spec = _spec(task.config.environment, build_dir, config, name, where)
+    later = [step.agent_network.with_endpoints(endpoints) for step in task.steps]
+    later += [step.verifier.network for step in task.steps if step.verifier.mode == "shared"]
+    return replace(spec, mounts=mounts, later_networks=tuple(dict.fromkeys(later)))
 
 
 def verifier_spec(
@@ -60,7 +73,7 @@ def verifier_spec(
     """Return the sandbox of a separate verifier: its own image, the tests' Dockerfile, or a fresh agent environment."""
     environment, directory = step.verifier.environment or task.config.environment, step.verifier.directory(build_dir)
     spec = _spec(environment, directory, config, name, f"{task.file}: [verifier.environment.env]")
-    return replace(spec, network=step.verifier.network.mode != "no-network")
+    return replace(spec, network=step.verifier.network)
 
 
 def _spec(
@@ -74,7 +87,7 @@ def _spec(
         docker_image=None if builds else environment.docker_image,
         env=resolve_env(environment.env, os.environ, where),
         workdir=environment.workdir,
-        network=environment.network_mode != "no-network",
+        network=environment.network,
         limits=Limits(environment.cpus, environment.memory_mb, environment.storage_mb, environment.gpus),
         build_timeout_sec=environment.build_timeout_sec * config.timeout_multiplier,
         force_build=config.force_build,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from pytest_benchflow.agents import AgentOutcome
 from pytest_benchflow.configfile import resolve_env
@@ -21,9 +21,10 @@ from pytest_benchflow.sandboxes import MAIN, service_of, stop_main
 from pytest_benchflow.verify import OUTPUT, Verification, Verifier, output_tail
 
 if TYPE_CHECKING:
+    from pytest_benchflow.core.network import Network
     from pytest_benchflow.rollout.config import RolloutConfig
     from pytest_benchflow.rollout.recorder import Recorder
-    from pytest_benchflow.sandboxes import Backend, Sandbox
+    from pytest_benchflow.sandboxes import Backend, HasNetwork, Sandbox
     from pytest_benchflow.tasks import CollectHook, Task, TaskStep
 
 
@@ -62,6 +63,7 @@ class StepRun:
     backend: Backend
     build_dir: Path | None
     sandbox: Sandbox
+    _network: Network | None = field(default=None, init=False)
     _verifier_sandbox: Sandbox | None = field(default=None, init=False)
     _copied: TaskStep | None = field(default=None, init=False)
 
@@ -77,9 +79,21 @@ class StepRun:
         directory, name = self.recorder.directory, self.step.name
         return directory if name is None else directory / "steps" / name
 
+    @property
+    def network(self) -> Network:
+        """What the sandbox can reach now: at first what its environment says."""
+        return self._network or self.task.config.environment.network
+
+    async def set_network(self, network: Network) -> None:
+        """Let the sandbox reach what a phase may, if it can do that; tasks that need it are refused if it cannot."""
+        if network != self.network and self.sandbox.capabilities.allowlist:
+            await cast("HasNetwork", self.sandbox).set_network(network)
+        self._network = network
+
     async def verify(self) -> Verification:
         """Copy the agent's logs and artifacts out, then run the hidden tests, here or in a sandbox of their own."""
         separate = self.step.verifier.mode == "separate"
+        await self.set_network(self.task.config.environment.network if separate else self.step.verifier.network)
         entries = await self._collect(ends_main=separate and self.is_last)
         into = self.output / "verifier"
         try:
@@ -103,11 +117,13 @@ class StepRun:
     async def _verify_and_clear(self, into: Path) -> Verification:
         if self.step.verifier.mode == "separate":
             raise VerifierError("a task with a separate verifier cannot be verified between rounds")
-        verifier = self._verifier(self.sandbox)
+        verifier, before = self._verifier(self.sandbox), self.network
+        await self.set_network(self.step.verifier.network)
         try:
             return await verifier.run(into)
         finally:
             await verifier.clear()
+            await self.set_network(before)
 
     async def stop(self) -> None:
         """Stop the verifier's own sandbox, if there is one."""

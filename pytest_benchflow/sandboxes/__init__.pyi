@@ -2,6 +2,7 @@ from .base import Backend as Backend
 from .base import BackendOption as BackendOption
 from .base import Capabilities as Capabilities
 from .base import ExecResult as ExecResult
+from .base import HasNetwork as HasNetwork
 from .base import HasServices as HasServices
 from .base import Leftover as Leftover
 from .base import Leftovers as Leftovers

@@ -8,6 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
 
+from pytest_benchflow.core.network import PUBLIC, Network
+
 
 @dataclass(frozen=True, slots=True)
 class ExecResult:
@@ -36,6 +38,7 @@ class Capabilities:
 
     no_network: bool = False
     allowlist: bool = False
+    """Whether the network can be restricted to hosts, and changed while the sandbox runs: such are `HasNetwork` too."""
     docker_image: bool = False
     compose: bool = False
     services: bool = False
@@ -73,7 +76,9 @@ class SandboxSpec:
     """Persistent environment of every command, over the image's own."""
     workdir: str | None = None
     """Working directory; None means the image's WORKDIR, or /app where it has none."""
-    network: bool = True
+    network: Network = PUBLIC
+    later_networks: tuple[Network, ...] = ()
+    """What `set_network` will be called with, so that the sandbox is made in a way that allows it."""
     limits: Limits = Limits()
     build_timeout_sec: float = 600.0
     force_build: bool = False
@@ -189,6 +194,13 @@ class Sandbox(Service, Protocol):
 
     async def restore(self, image: SandboxImage) -> None:
         """Have the files of an image and no process, started or not: instead of `start`, or to go back in time."""
+
+
+class HasNetwork(Protocol):
+    """What a sandbox can do beyond `Sandbox` if its `capabilities.allowlist` says so."""
+
+    async def set_network(self, network: Network) -> None:
+        """Let programs reach what `network` allows from now on; connections that it does not allow are cut."""
 
 
 class HasServices(Protocol):

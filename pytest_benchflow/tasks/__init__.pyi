@@ -31,7 +31,6 @@ from .prompts import Prompts as Prompts
 from .summary import RunHints as RunHints
 from .summary import TaskSummary as TaskSummary
 from .task import Document as Document
-from .task import Network as Network
 from .task import StepVerifier as StepVerifier
 from .task import Task as Task
 from .task import TaskStep as TaskStep

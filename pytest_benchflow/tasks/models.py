@@ -15,7 +15,6 @@ from pytest_benchflow.configfile import (
     Env,
     Host,
     Megabytes,
-    NetworkMode,
     NonEmpty,
     Number,
     PhaseNetworkMode,
@@ -28,6 +27,7 @@ from pytest_benchflow.configfile import (
     quoted,
     rule_error,
 )
+from pytest_benchflow.core.network import Network, NetworkMode
 from pytest_benchflow.tasks.layout import is_package_name
 
 if TYPE_CHECKING:
@@ -133,6 +133,11 @@ class EnvironmentConfig(Table):
     healthcheck: Healthcheck | None = None
     workdir: NonEmpty | None = None
     setup_commands: tuple[SetupCommand, ...] = ()
+
+    @property
+    def network(self) -> Network:
+        """What may be reached from there."""
+        return Network(self.network_mode, self.allowed_hosts or (), self.blocked_hosts or (), self.blocked_urls or ())
 
     @model_validator(mode="after")
     def _hosts_match_mode(self) -> Self:

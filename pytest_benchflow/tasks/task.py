@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from pytest_benchflow.core.files import compose_file
+from pytest_benchflow.core.network import Network
 from pytest_benchflow.tasks.digest import digest_tree, left_out
 from pytest_benchflow.tasks.layout import tags_of, word
 from pytest_benchflow.tasks.models import AgentConfig, Artifact, StepConfig, TaskConfig
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from pytest_benchflow.configfile import NetworkMode, PhaseNetworkMode, Problem
+    from pytest_benchflow.configfile import PhaseNetworkMode, Problem
     from pytest_benchflow.tasks.document import DocumentConfig
     from pytest_benchflow.tasks.layout import Layout, LayoutName, SolutionTarget, TestsTarget
     from pytest_benchflow.tasks.models import (
@@ -118,7 +119,7 @@ def _network(own: AgentConfig | VerifierConfig, task: AgentConfig | VerifierConf
         mode: PhaseNetworkMode | None = policy.network_mode
         if mode is not None:
             return Network(mode, policy.allowed_hosts or ())
-    return Network(base.network_mode, base.allowed_hosts or (), base.blocked_hosts or (), base.blocked_urls or ())
+    return base.network
 
 
 def _artifacts(declared: tuple[Artifact, ...]) -> tuple[Artifact, ...]:
@@ -143,16 +144,6 @@ def _solution(root: Path, folder: Path | None, layout: Layout, solve: str) -> Pa
 
 def _rubric(root: Path, verifier: VerifierConfig, layout: Layout) -> Path | None:
     return next((root / path for path in rubric_paths(verifier, layout) if (root / path).is_file()), None)
-
-
-@dataclass(frozen=True, slots=True)
-class Network:
-    """What a phase may reach."""
-
-    mode: NetworkMode
-    allowed_hosts: tuple[str, ...] = ()
-    blocked_hosts: tuple[str, ...] = ()
-    blocked_urls: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

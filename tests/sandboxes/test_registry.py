@@ -245,14 +245,14 @@ def test_certificates_and_proxies_travel_but_passwords_do_not() -> None:
         "API_KEY": "secret",
     }
     host = Host(privileged=True, python_prefix=None, lends_python=False, environ=environ, pid=1)
-    found = host.variables(network=True)
+    found = host.variables()
     assert {key for key in found if key not in ("PATH", "LANG")} == {"SSL_CERT_FILE", "http_proxy"}
     assert "http_proxy" not in host.variables(network=False)
 
 
 def test_a_lent_python_is_last_on_the_path() -> None:
     host = Host(privileged=True, python_prefix="/root/py", lends_python=True, environ={}, pid=1)
-    assert host.variables(network=True)["PATH"].endswith(":/bin:/root/py/bin")
+    assert host.variables()["PATH"].endswith(":/bin:/root/py/bin")
 
 
 def test_a_backend_for_an_earlier_release_is_told_what_it_misses() -> None:

@@ -33,7 +33,7 @@ _OVERLAYS_FOR_ALL = (5, 11)
 async def check(host: Host, launcher: Launcher) -> None:
     """Start a sandbox and stop it again; SandboxError tells why that is not possible."""
     try:
-        machine = await Machine.start(launcher, MachineConfig("preflight", host.privileged, network=False))
+        machine = await Machine.start(launcher, MachineConfig("preflight", host.privileged, leads_out=False))
     except SandboxError as error:
         raise explain(error.message, host) from None
     except OSError as error:
@@ -131,3 +131,4 @@ class LocalBackend:
         await self._launcher.stop_all()
         await self._snapshots.aclose()
         await asyncio.to_thread(self._launcher.close)
+        await asyncio.to_thread(self._launcher.forwarder.close)

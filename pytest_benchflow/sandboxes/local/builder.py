@@ -47,7 +47,7 @@ async def run_command(step: RunStep, machine: Machine, host: Host, where: str) -
         step.argv,
         cwd=image.workdir or "/",
         user=image.user if host.privileged else None,
-        env={**host.variables(network=True), **step.args, **image.env},
+        env={**host.variables(), **step.args, **image.env},
         merge=True,
     )
     with _step_errors(f"RUN {step.text}", where):

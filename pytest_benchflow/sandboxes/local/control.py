@@ -19,6 +19,7 @@ from pytest_benchflow.core.errors import SandboxError
 from pytest_benchflow.core.process import keep_from_forks
 from pytest_benchflow.sandboxes.local.cgroups import Cgroups, Group
 from pytest_benchflow.sandboxes.local.guest import wire
+from pytest_benchflow.sandboxes.network import Forwarder
 
 T = TypeVar("T")
 
@@ -27,6 +28,7 @@ START_TIMEOUT_SEC = 60.0
 SPAWN_TIMEOUT_SEC = 2.0
 STOP_TIMEOUT_SEC = 15.0
 KILL_TIMEOUT_SEC = 15.0
+LISTEN_TIMEOUT_SEC = 15.0
 
 
 class Control:
@@ -47,6 +49,9 @@ class Control:
         """The directories of its control group that it could enter."""
         self.written: int | None = None
         """A descriptor of the directory with all that the sandbox writes."""
+        self.exits: dict[str, socket.socket] = {}
+        """The sockets that programs which want out are led to, until somebody takes them to serve them."""
+        self._listeners: dict[int, socket.socket] = {}
         sock.setblocking(False)
         keep_from_forks(sock)
         self._loop.add_reader(sock, self._on_message)
@@ -70,6 +75,13 @@ class Control:
             self._exits.pop(number, None)
             raise
         return number, exit_status
+
+    async def listen(self, port: int) -> socket.socket:
+        """Return a socket that programs inside reach on a port of their loopback; SandboxError if it is taken."""
+        number, listening = await self.request({"op": "listen", "port": port}, ())
+        async with asyncio.timeout(LISTEN_TIMEOUT_SEC):
+            await asyncio.shield(listening)
+        return self._listeners.pop(number)
 
     async def kill(self, number: int, exit_status: asyncio.Future[int]) -> None:
         """Kill what request `number` started, and wait until it is gone."""
@@ -154,11 +166,17 @@ class Control:
                 self._loop.add_reader(self._pidfd, self._end, "ended")
                 self._spawned.set_result(None)
             case "built":
-                self.written = fds[0]
+                self.written, *exits = fds
+                self.exits = {kind: socket.socket(fileno=fd) for kind, fd in zip(message["exits"], exits, strict=True)}
             case "ready":
                 _settle(self._ready, None)
             case "failed":
                 _settle(self._ready, SandboxError(f"sandbox {self.name} cannot start: {message['error']}"))
+            case "listening":
+                if exit_status := self._exits.pop(message["id"], None):
+                    if fds:
+                        self._listeners[message["id"]] = socket.socket(fileno=fds[0])
+                    _settle(exit_status, 0 if fds else SandboxError(message["error"], retryable=False))
             case "exit":
                 if exit_status := self._exits.pop(message["id"], None):
                     _settle(exit_status, message["status"])
@@ -182,6 +200,8 @@ class Control:
         if self.written is not None:
             os.close(self.written)
             self.written = None
+        for sock in (*self.exits.values(), *self._listeners.values()):
+            sock.close()
         error = SandboxError(f"sandbox {self.name} {how}")
         _settle(self._ready, error)
         for exit_status in self._exits.values():
@@ -223,6 +243,7 @@ class Launcher:
         self._socket: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._cgroups: Cgroups | None = None
+        self.forwarder = Forwarder()
 
     def spawn(self, config: wire.Message, name: str, written: str) -> tuple[Control, Group]:
         """Have a sandbox forked in a control group of its own; the control tells when it is up.
@@ -235,7 +256,7 @@ class Launcher:
         group = cgroups.make(config["cpus"], config["memory_mb"], config["pids"])
         limited = "memory" in group.enforced(group.paths)
         config = {**config, "memory_mb": config["memory_mb"] if limited else None}
-        flags = (wire.PRIVILEGED if config["privileged"] else b"") + (wire.NETWORK if config["network"] else b"")
+        flags = wire.PRIVILEGED if config["privileged"] else b""
         ours, theirs = wire.pair()
         try:
             with theirs:

@@ -43,7 +43,6 @@ _SYSTEM_STATE = (
     "/var/lib/pacman/local",
     "/lib/apk/db/installed",
 )
-_PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ class Host:
     @cached_property
     def capabilities(self) -> Capabilities:
         """What sandboxes of this caller can do."""
-        return Capabilities(no_network=True, users=self.privileged, mounts=True, snapshots=True)
+        return Capabilities(no_network=True, allowlist=True, users=self.privileged, mounts=True, snapshots=True)
 
     @property
     def path(self) -> str:
@@ -91,17 +90,12 @@ class Host:
         """Where bash is, whatever PATH a program is given."""
         return shutil.which("bash", path=self.path) or "bash"
 
-    def variables(self, *, network: bool) -> dict[str, str]:
+    def variables(self) -> dict[str, str]:
         """Return the environment that every program starts from."""
         variables = {"PATH": self.path, "LANG": "C.UTF-8"}
         for name in _CERTIFICATES:
             value = self.environ.get(name, "")
             if any(value.startswith(f"{top}/") for top in VISIBLE):
-                variables[name] = value
-        for name in (*_PROXIES, *(proxy.upper() for proxy in _PROXIES)) if network else ():
-            value = self.environ.get(name, "")
-            # A proxy that carries a password is a secret of the caller.
-            if value and "@" not in value:
                 variables[name] = value
         return variables
 

@@ -5,19 +5,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import BinaryIO
 
 from pytest_benchflow.core.errors import SandboxError
+from pytest_benchflow.core.network import PUBLIC, Endpoint, Network
 from pytest_benchflow.core.removal import remove_tree
 from pytest_benchflow.sandboxes.base import ExecResult
 from pytest_benchflow.sandboxes.local.cgroups import Group
 from pytest_benchflow.sandboxes.local.control import Control, Launcher
 from pytest_benchflow.sandboxes.local.guest import wire
+from pytest_benchflow.sandboxes.local.guest.network import PROXY_PORT
 from pytest_benchflow.sandboxes.local.layers import copy_written
 from pytest_benchflow.sandboxes.local.pipes import Collector, ProgramPipes, ReadPipe, WritePipe
+from pytest_benchflow.sandboxes.network import Exit, Forwarder, proxy_variables
 
 
 class LocalProcess:
@@ -84,7 +88,9 @@ class MachineConfig:
 
     name: str
     privileged: bool
-    network: bool = True
+    network: Network = PUBLIC
+    leads_out: bool = True
+    """Whether programs may ever reach anything but their own loopback."""
     layers_dir: str | None = None
     layers: tuple[str, ...] = ()
     """Names of layers inside `layers_dir`, topmost first."""
@@ -115,7 +121,7 @@ class MachineConfig:
 
     def message(self) -> wire.Message:
         """Return it as the builder of its root reads it."""
-        return {item.name: getattr(self, item.name) for item in fields(self)}
+        return {item.name: getattr(self, item.name) for item in fields(self) if item.name != "network"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +135,14 @@ class Command:
     merge: bool = False
     """Send its errors where its output goes."""
 
-    def message(self, *, keep: bool = False) -> wire.Message:
-        """Return it as init reads it; with `keep`, what the program leaves can still be killed with it."""
+    def message(self, variables: Mapping[str, str], *, keep: bool = False) -> wire.Message:
+        """Return it as init reads it, over `variables`; with `keep`, what it leaves can still be killed with it."""
         return {
             "op": "run",
             "argv": list(self.argv),
             "cwd": self.cwd,
             "user": self.user,
-            "env": dict(self.env),
+            "env": {**variables, **self.env},
             "merge": self.merge,
             "keep": keep,
         }
@@ -158,20 +164,27 @@ class Target:
 class Machine:
     """One running sandbox."""
 
-    def __init__(self, control: Control, group: Group, config: MachineConfig) -> None:
+    def __init__(self, control: Control, group: Group, forwarder: Forwarder, config: MachineConfig) -> None:
         self._control = control
         self._group = group
+        self._forwarder = forwarder
         self._name = config.name
         self._temporary_dir = "" if config.is_layer else config.written
         self._oom_kills = 0
+        self._exit: Exit | None = None
+        self._forwarded: set[Endpoint] = set()
+        self._variables: dict[str, str] = {}
+        """How programs find the way out where they cannot just go."""
         self._open: set[LocalProcess | Collector] = set()
 
     @classmethod
     async def start(cls, launcher: Launcher, config: MachineConfig) -> Machine:
         """Start a machine; nothing is left of it if that fails or is cancelled."""
-        machine = cls(*launcher.spawn(config.message(), config.name, config.written), config)
+        control, group = launcher.spawn(config.message(), config.name, config.written)
+        machine = cls(control, group, launcher.forwarder, config)
         try:
             await machine._control.wait_started()
+            machine._open_exit(config.network)
         except BaseException:
             await asyncio.shield(machine.stop())
             raise
@@ -187,9 +200,42 @@ class Machine:
         """How many processes were killed in it for want of memory."""
         return max(self._oom_kills, self._group.oom_kills())
 
+    def _open_exit(self, network: Network) -> None:
+        exits, self._control.exits = self._control.exits, {}
+        if exits and ("connections" not in exits or self._forwarder.dialer.has_proxy):
+            self._variables = proxy_variables("127.0.0.1", PROXY_PORT)
+        if exits or network.endpoints:
+            self._exit = self._forwarder.open(exits, network)
+
+    @property
+    def refused_hosts(self) -> tuple[str, ...]:
+        """The hosts that its programs wanted to reach and may not."""
+        return self._exit.refused if self._exit else ()
+
+    async def set_network(self, network: Network) -> None:
+        """Let programs reach what `network` allows from now on, servers of this machine that it grants included."""
+        if self._exit is None:
+            self._open_exit(network)
+        if self._exit is None:
+            return
+        for endpoint in network.endpoints:
+            if endpoint.is_loopback and endpoint not in self._forwarded:
+                self._exit.forward(await self.listen(endpoint.port), endpoint)
+                self._forwarded.add(endpoint)
+        await self._exit.set_network(network)
+
+    async def listen(self, port: int) -> socket.socket:
+        """Return a socket that programs reach on a port of their loopback."""
+        try:
+            return await self._control.listen(port)
+        except SandboxError as error:
+            raise SandboxError(f"port {port} of sandbox {self._name}: {error.message}", retryable=False) from None
+
     async def stop(self) -> None:
         """End every process and wait until the machine is gone; idempotent."""
         self._oom_kills = self.oom_kills
+        if self._exit is not None:
+            self._exit.close()
         try:
             await self._control.stop()
             if self._temporary_dir:
@@ -203,7 +249,9 @@ class Machine:
         with ProgramPipes() as pipes:
             stdin, stdout, stderr = pipes.to_program(), pipes.from_program(), pipes.from_program()
             started = pipes.from_program()
-            number, status = await self._control.request(command.message(keep=True), pipes.program_ends)
+            number, status = await self._control.request(
+                command.message(self._variables, keep=True), pipes.program_ends
+            )
         process = LocalProcess(
             self._control, number, status, WritePipe(stdin), ReadPipe(stdout), ReadPipe(stderr), self._open.discard
         )
@@ -226,7 +274,7 @@ class Machine:
             pipes.content(stdin)
             outputs = pipes.from_program(), pipes.from_program()
             started = pipes.from_program()
-            number, status = await self._control.request(command.message(), pipes.program_ends)
+            number, status = await self._control.request(command.message(self._variables), pipes.program_ends)
         stdout, stderr = (self._collect(fd) for fd in outputs)
         try:
             async with asyncio.timeout(timeout_sec):

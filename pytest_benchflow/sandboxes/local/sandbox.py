@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from pytest_benchflow.core.errors import SandboxError, UnsupportedError
+from pytest_benchflow.core.network import Network
 from pytest_benchflow.sandboxes import archive
 from pytest_benchflow.sandboxes.base import Capabilities, ExecResult, SandboxImage, SandboxSpec
 from pytest_benchflow.sandboxes.helpers import check_command, check_mounts, resolve_path
@@ -33,6 +35,7 @@ class LocalSandbox:
         stopped: Callable[[LocalSandbox], None],
     ) -> None:
         self._spec = spec
+        self._network = spec.network
         self._host = host
         self._launcher = launcher
         self._builder = builder
@@ -44,6 +47,7 @@ class LocalSandbox:
         self._stopped = False
         self._notes: list[str] = []
         self._oom_kills = 0
+        self._refused_hosts: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:
@@ -69,11 +73,16 @@ class LocalSandbox:
     @property
     def notes(self) -> Sequence[str]:
         """Facts the user should read once."""
+        refused = self._machine.refused_hosts if self._machine else self._refused_hosts
+        notes = (
+            *self._notes,
+            *([f"the sandbox's network refused {', '.join(refused)}"] if refused else []),
+        )
         kills = self._machine.oom_kills if self._machine else self._oom_kills
         if not kills:
-            return tuple(self._notes)
+            return notes
         took = f"more than memory_mb = {self._spec.limits.memory_mb}" if self._spec.limits.memory_mb else "too much"
-        return (*self._notes, f"killed for taking {took}: {kills} process{'es' if kills > 1 else ''}")
+        return (*notes, f"killed for taking {took}: {kills} process{'es' if kills > 1 else ''}")
 
     async def start(self) -> None:
         """Build what is not cached and bring the sandbox up."""
@@ -90,7 +99,8 @@ class LocalSandbox:
         config = replace(
             built.base,
             write_dir=await self._builder.write_dir(),
-            network=self._spec.network,
+            network=self._network,
+            leads_out=any(network.leads_out for network in (self._spec.network, *self._spec.later_networks)),
             storage_mb=self._spec.limits.storage_mb,
             memory_mb=self._spec.limits.memory_mb,
             cpus=self._spec.limits.cpus,
@@ -99,6 +109,8 @@ class LocalSandbox:
             mounts=tuple((str(mount.source.absolute()), mount.target) for mount in self._spec.mounts),
         )
         machine = await Machine.start(self._launcher, config)
+        if self._network.endpoints:
+            await machine.set_network(self._network)
         if self._stopped:
             await machine.stop()
             raise SandboxError(f"sandbox {self._spec.name} was stopped while it started")
@@ -124,6 +136,7 @@ class LocalSandbox:
         if machine is not None:
             await machine.stop()
             self._oom_kills = machine.oom_kills
+            self._refused_hosts = machine.refused_hosts
 
     async def exec(
         self,
@@ -171,6 +184,15 @@ class LocalSandbox:
         path = self._path(source)
         await self._running().pull(lambda stream: archive.unpack_dir(stream, target), path, directory=True)
 
+    async def set_network(self, network: Network) -> None:
+        """Let programs reach what `network` allows from now on."""
+        await self._running().set_network(network)
+        self._network = network
+
+    async def listen(self, port: int) -> socket.socket:
+        """Return a listening socket that programs in the sandbox reach at 127.0.0.1 and this port."""
+        return await self._running().listen(port)
+
     async def snapshot(self, name: str | None = None) -> SandboxImage:
         """Keep all files as a layer, for this run."""
         machine = self._running()
@@ -202,7 +224,7 @@ class LocalSandbox:
             cwd=str(PurePosixPath(self.workdir, cwd or "")),
             user=self._user(user),
             env={
-                **self._host.variables(network=self._spec.network),
+                **self._host.variables(),
                 **self._image.env,
                 **self._spec.env,
                 **(env or {}),

@@ -1,12 +1,9 @@
-"""Mount the sandbox's own /dev and /proc, and bring its loopback up."""
+"""Mount the sandbox's own /dev and /proc."""
 
 from __future__ import annotations
 
-import fcntl
 import os
-import socket
 import stat
-import struct
 
 from . import libc
 
@@ -18,10 +15,6 @@ _MASKED = (
     *("kcore", "keys", "key-users", "timer_list", "sched_debug", "kmsg", "latency_stats"),
     *("kpagecgroup", "kpagecount", "kpageflags", "pagetypeinfo", "slabinfo", "vmallocinfo"),
 )
-
-_SIOCGIFFLAGS = 0x8913
-_SIOCSIFFLAGS = 0x8914
-_IFF_UP = 0x1
 
 
 def mount_dev(target: str, shm_options: str, *, privileged: bool) -> None:
@@ -79,11 +72,3 @@ def cover_proc(*, privileged: bool) -> int:
         if os.path.exists(path := f"/proc/{name}"):
             libc.mount("/dev/null", path, flags=libc.MS_BIND)
     return proc
-
-
-def raise_loopback() -> None:
-    """Bring `lo` up in a new network namespace."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        request = struct.pack("16sh14x", b"lo", 0)
-        flags = struct.unpack("16sh14x", fcntl.ioctl(sock, _SIOCGIFFLAGS, request))[1]
-        fcntl.ioctl(sock, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", flags | _IFF_UP))

@@ -15,7 +15,7 @@ from _signal import SIG_DFL, SIGCHLD, signal as set_handler  # type: ignore[impo
 from collections.abc import Callable
 from typing import NoReturn
 
-from . import devices, hostview, programs, rootfs, security, transfer, wire
+from . import devices, hostview, network, programs, rootfs, security, transfer, wire
 from .hostview import HostView
 
 _READY = wire.encode({"event": "ready"})
@@ -51,10 +51,12 @@ def _build(control: socket.socket, host: HostView) -> NoReturn:
         if request is not None:
             config, _ = request
             socket.sethostname(config["hostname"])
-            if not config["network"]:
-                devices.raise_loopback()
+            network.raise_loopback()
+            exits = network.open_exits() if config["leads_out"] else {}
+            config["name_server"] = network.NAME_SERVER if "names" in exits else None
             written = rootfs.enter(config, host if host.is_current() else hostview.detect())
-            wire.send(control, {"event": "built"}, (written,))
+            descriptors = (written, *(sock.fileno() for sock in exits.values()))
+            wire.send(control, {"event": "built", "exits": list(exits)}, descriptors)
             os._exit(0)
     except BaseException as error:
         wire.send_failure(control, error)
@@ -118,6 +120,8 @@ class _Init:
                 self._start(number, fds, programs.halt)
             case "resume":
                 self._start(number, fds, programs.resume)
+            case "listen":
+                self._listen(number, message["port"])
             case "kill":
                 self._kill(number, message["target"])
         for fd in fds:
@@ -130,6 +134,14 @@ class _Init:
         except OSError as error:
             # A sandbox full of processes must not take its init down.
             self._report(number, programs.report_start_failure(fds, error))
+
+    def _listen(self, number: int, port: int) -> None:
+        """Hand the runner a socket to which programs of this sandbox can connect."""
+        try:
+            with network.listen(port) as sock:
+                wire.send(self._control, {"event": "listening", "id": number}, (sock.fileno(),))
+        except OSError as error:
+            wire.send(self._control, {"event": "listening", "id": number, "error": error.strerror})
 
     def _kill(self, number: int, target: int) -> None:
         supervisor = next((pid for pid, owner in self._children.items() if owner == target), None)

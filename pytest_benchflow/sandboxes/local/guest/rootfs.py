@@ -24,7 +24,7 @@ _PACKAGE_SETTINGS = {
 }
 
 
-def make_mask(area: Area, top: str, hostname: str, *, privileged: bool) -> str | None:
+def make_mask(area: Area, top: str, config: Message) -> str | None:
     """Write the mask of `area` to the new directory `top`; None if it needs none."""
     if not area.hidden and area.path != "etc":
         return None
@@ -36,15 +36,15 @@ def make_mask(area: Area, top: str, hostname: str, *, privileged: bool) -> str |
             _make_parents(f"/{area.path}", top, path)
             os.mknod(f"{top}/{path}", stat.S_IFCHR, _WHITEOUT)
     if area.path == "etc":
-        _write_own_files(top, hostname)
+        _write_own_files(top, config["hostname"], config["name_server"])
         for directory, text in _PACKAGE_SETTINGS.items():
-            if not privileged and os.path.isdir(f"/etc/{directory}"):
+            if not config["privileged"] and os.path.isdir(f"/etc/{directory}"):
                 _make_parents("/etc", top, f"{directory}/zz-sandbox")
                 _write(f"{top}/{directory}/zz-sandbox", text, 0o644)
     return top
 
 
-def _write_own_files(top: str, hostname: str) -> None:
+def _write_own_files(top: str, hostname: str, name_server: str | None) -> None:
     # Login tools need shadow files: everyone gets an entry that no password opens.
     accounts = "".join(f"{name}:*:1:0:99999:7:::\n" for name in _names("/etc/passwd"))
     groups = "".join(f"{name}:*::\n" for name in _names("/etc/group"))
@@ -52,12 +52,20 @@ def _write_own_files(top: str, hostname: str) -> None:
         "hostname": (f"{hostname}\n", 0o644),
         "hosts": (f"{_text('/etc/hosts').rstrip()}\n127.0.0.1 {hostname}\n", 0o644),
         # Often a link into /run, which the sandbox does not see.
-        "resolv.conf": (_text("/etc/resolv.conf"), 0o644),
+        "resolv.conf": (_name_servers(name_server), 0o644),
         "shadow": (accounts, 0o640),
         "gshadow": (groups, 0o640),
     }
     for name, (text, mode) in files.items():
         _write(f"{top}/{name}", text, mode)
+
+
+def _name_servers(own: str | None) -> str:
+    """Return how the host finds names, with the sandbox's own server in place of the host's."""
+    lines = _text("/etc/resolv.conf").splitlines(keepends=True)
+    if own is None:
+        return "".join(lines)
+    return f"nameserver {own}\n" + "".join(line for line in lines if line.split()[:1] in (["search"], ["options"]))
 
 
 def _write(path: str, text: str, mode: int) -> None:
@@ -164,7 +172,7 @@ def enter(config: Message, host: HostView) -> int:
     _make_skeleton(f"{scratch}/skeleton", host, prefix, config["open_prefix"])
     builder.mount(_ROOT, f"{scratch}/skeleton", None, root)
     for area in host.seen_by(privileged=config["privileged"]):
-        mask = make_mask(area, f"{scratch}/mask-{area.key}", config["hostname"], privileged=config["privileged"])
+        mask = make_mask(area, f"{scratch}/mask-{area.key}", config)
         if area.has_mounts and not config["privileged"]:
             # The kernel refuses an overlay over mounts that a user namespace inherited.
             bind(f"/{area.path}", f"{root}/{area.path}", libc.MS_RDONLY | _FLAGS)

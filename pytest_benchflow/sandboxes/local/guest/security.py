@@ -1,9 +1,8 @@
-"""Take from a program in the sandbox what it must not have: capabilities, system calls, sockets without a file.
+"""Take from a program in the sandbox what it must not have: capabilities and system calls.
 
 In a sandbox of the host's root, programs are the host's root with few capabilities. A new user namespace would give
 them all capabilities there, and with them parts of the kernel that only root was meant to reach; keyrings and BPF
-know no namespaces at all. Docker's default profile refuses the same. Landlock, from Linux 6.12, keeps programs from
-abstract sockets of the host: who shares its network shares their names; older kernels go without.
+know no namespaces at all. Docker's default profile refuses the same.
 """
 
 from __future__ import annotations
@@ -39,7 +38,6 @@ class Privileges:
         self._dropped = [capability for capability in range(last + 1) if capability not in KEPT]
         self._kept = libc.Capabilities(sum(1 << capability for capability in KEPT))
         self._filter = Filter(privileged=privileged)
-        self._scope = Scope()
 
     def drop(self) -> None:
         """Give up everything else for good, for the caller and all that it will start."""
@@ -47,7 +45,6 @@ class Privileges:
             libc.prctl(libc.PR_CAPBSET_DROP, capability)
         self._kept.assume()
         libc.prctl(libc.PR_SET_NO_NEW_PRIVS, 1)
-        self._scope.enter()
         self._filter.install()
         # A program inside that runs as the same user could otherwise trace init and reach its socket.
         libc.prctl(libc.PR_SET_DUMPABLE, 0)
@@ -179,26 +176,3 @@ def _without_owners(column: int) -> list[tuple[int, int, int, int]]:
         ]
         lines += [(_IF_EQUAL, 0, len(checks) + 1, number), *checks, allow]
     return lines
-
-
-#: The same numbers on every machine.
-_CREATE_RULESET, _RESTRICT_SELF = 444, 446
-_SCOPE_ABSTRACT_UNIX_SOCKET = 1
-
-
-class Scope:
-    """A domain of its own for the caller, made ready before any sandbox is forked."""
-
-    def __init__(self) -> None:
-        # No access to files or ports is handled, so none is restricted.
-        self._attributes = ctypes.create_string_buffer(struct.pack("=QQQ", 0, 0, _SCOPE_ABSTRACT_UNIX_SOCKET), 24)
-
-    def enter(self) -> bool:
-        """Hide abstract sockets of others from the caller and all it will start; needs no_new_privs."""
-        ruleset = libc.syscall(_CREATE_RULESET, ctypes.addressof(self._attributes), 24, 0)
-        if ruleset < 0:
-            return False
-        try:
-            return libc.syscall(_RESTRICT_SELF, ruleset, 0) == 0
-        finally:
-            os.close(ruleset)

@@ -25,7 +25,7 @@ NOT_STARTED = 127
 DONE, FAILED, MISSING, WRONG_KIND = 0, 1, 3, 4
 
 #: What the zygote must know of a sandbox before it forks one.
-PRIVILEGED, NETWORK = b"p", b"n"
+PRIVILEGED = b"p"
 
 
 def pair() -> tuple[socket.socket, socket.socket]:

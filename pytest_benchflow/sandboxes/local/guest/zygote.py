@@ -85,7 +85,7 @@ def _spawn(
         # Before the namespaces: a cgroup namespace begins at the group that its maker is in.
         entered = [path for path in groups if _enter_group(path)]
         privileged = wire.PRIVILEGED in flags
-        _enter_namespaces(privileged=privileged, network=wire.NETWORK in flags)
+        _enter_namespaces(privileged=privileged)
         # The child waits for this byte: the runner must hold its pidfd before it can say or do anything.
         gate_read, gate_write = os.pipe()
         child = os.fork()
@@ -120,11 +120,18 @@ def _enter_group(path: bytes) -> bool:
     return False
 
 
-def _enter_namespaces(*, privileged: bool, network: bool) -> None:
-    flags = libc.CLONE_NEWNS | libc.CLONE_NEWPID | libc.CLONE_NEWIPC | libc.CLONE_NEWUTS | libc.CLONE_NEWCGROUP
-    if not network:
-        flags |= libc.CLONE_NEWNET
+_NAMESPACES = (
+    libc.CLONE_NEWNS
+    | libc.CLONE_NEWPID
+    | libc.CLONE_NEWIPC
+    | libc.CLONE_NEWUTS
+    | libc.CLONE_NEWCGROUP
+    | libc.CLONE_NEWNET
+)
+
+
+def _enter_namespaces(*, privileged: bool) -> None:
     if privileged:
-        libc.unshare(flags)
+        libc.unshare(_NAMESPACES)
     else:
-        libc.become_root_of_a_user_namespace(flags)
+        libc.become_root_of_a_user_namespace(_NAMESPACES)

@@ -1,0 +1,3 @@
+from .forwarder import Exit as Exit
+from .forwarder import Forwarder as Forwarder
+from .proxy import proxy_variables as proxy_variables
