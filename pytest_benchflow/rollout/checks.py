@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -37,13 +38,14 @@ def check_rollout(task: Task, config: RolloutConfig, backend: Backend, agents: S
 def refuse_unsupported(task: Task, backend: Backend, agents: Sequence[Agent] = ()) -> None:
     """Raise one error that names every key this backend cannot honour."""
     _skip_windows(task, backend)
-    _require_network(task, backend.capabilities, agents)
+    can = _capabilities(task, backend)
+    _require_network(task, can, agents)
     _refuse_policies(task, agents)
     problems = [
-        *_environment("environment", task.config.environment, backend.capabilities, builds=_has_dockerfile(task)),
-        *_steps(task, backend),
-        *_services(task, backend.capabilities),
-        *_users(task, backend.capabilities),
+        *_environment("environment", task.config.environment, can, builds=_has_dockerfile(task)),
+        *_steps(task, can),
+        *_services(task, can),
+        *_users(task, can),
     ]
     if problems:
         raise UnsupportedError(
@@ -123,22 +125,25 @@ def _environment(where: str, environment: EnvironmentConfig, can: Capabilities, 
             yield f"[[{where}.setup_commands]] user"
 
 
-def _steps(task: Task, backend: Backend) -> Iterator[str]:
+def _capabilities(task: Task, backend: Backend) -> Capabilities:
+    """Return what the backend can do for this task: what a service of a compose project reaches, that alone says."""
     can = backend.capabilities
+    return can if compose_file(task.environment_dir) is None else replace(can, allowlist=False)
+
+
+def _steps(task: Task, can: Capabilities) -> Iterator[str]:
     baseline = task.config.environment.network
-    # Of a compose project, only the services themselves know what they reach.
-    can_change = can.allowlist and compose_file(task.environment_dir) is None
     if not can.compose and (file := compose_file(task.environment_dir)) is not None:
         yield f"environment/{file.name}"
     for step in task.steps:
         verifier = step.verifier
-        if step.agent_network != baseline and not can_change:
+        if step.agent_network != baseline and not can.allowlist:
             yield f'[agent] network_mode = "{step.agent_network.mode}" beside "{baseline.mode}" of the environment'
         if verifier.type != "test-script":
             yield f'[verifier] type = "{verifier.type}"'
         if verifier.strategy is not None and verifier.strategy.type != "script":
             yield f'verifier strategy type "{verifier.strategy.type}"'
-        if verifier.mode == "shared" and verifier.network != baseline and not can_change:
+        if verifier.mode == "shared" and verifier.network != baseline and not can.allowlist:
             yield f'[verifier] network_mode = "{verifier.network.mode}" beside "{baseline.mode}" of the environment'
         if verifier.mode == "separate" and not _can_restrict(verifier.network.mode, can):
             yield f'[verifier] network_mode = "{verifier.network.mode}"'

@@ -149,3 +149,8 @@ def check_mounts(spec: SandboxSpec) -> None:
                 f"sandbox {spec.name} cannot mount {mount.source} on {mount.target!r}: expected an absolute path",
                 retryable=False,
             )
+
+
+def refused_note(hosts: Sequence[str]) -> list[str]:
+    """Return a note on the hosts that programs in a sandbox wanted to reach and may not."""
+    return [f"the sandbox's network refused {', '.join(hosts)}"] if hosts else []

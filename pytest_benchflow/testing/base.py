@@ -29,7 +29,7 @@ class SandboxSuite:
     options: ClassVar[Mapping[str, str]] = {}
     """Values of the backend's options, as users would write them."""
     spec: ClassVar[SandboxSpec] = SandboxSpec(name="conformance")
-    """The sandbox that tests start; its image needs bash, coreutils and a user called nobody."""
+    """The sandbox that tests start; its image needs bash, coreutils, python3 and a user called nobody."""
     enforces_memory: ClassVar[bool] = True
     enforces_cpus: ClassVar[bool] = True
     enforces_pids: ClassVar[bool] = True

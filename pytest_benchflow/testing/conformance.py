@@ -8,11 +8,20 @@ from pytest_benchflow.testing.files import FileTests
 from pytest_benchflow.testing.isolation import IsolationTests
 from pytest_benchflow.testing.lifecycle import LifecycleTests
 from pytest_benchflow.testing.mounts import MountTests
+from pytest_benchflow.testing.network import NetworkTests
 from pytest_benchflow.testing.processes import ProcessTests
 from pytest_benchflow.testing.snapshots import SnapshotTests
 
 
 class SandboxConformance(
-    BackendTests, LifecycleTests, CommandTests, ProcessTests, FileTests, MountTests, SnapshotTests, IsolationTests
+    BackendTests,
+    LifecycleTests,
+    CommandTests,
+    ProcessTests,
+    FileTests,
+    MountTests,
+    SnapshotTests,
+    IsolationTests,
+    NetworkTests,
 ):
     """Subclass it in a test module, name your `factory`, and run pytest."""

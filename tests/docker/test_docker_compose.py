@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from pytest_benchflow.core.errors import BenchflowError, BuildError, SandboxError
+from pytest_benchflow.core.network import NO_NETWORK
 from pytest_benchflow.sandboxes import Sandbox, SandboxSpec
 from pytest_benchflow.sandboxes.docker.backend import DockerBackend
 
@@ -67,7 +68,7 @@ async def test_main_reaches_its_healthy_sidecar_and_all_of_it_goes(start: Start,
 
 @pytest.mark.usefixtures("_health_checks")
 async def test_without_network_the_sidecar_stays_within_reach(start: Start, context: Context) -> None:
-    sandbox = await start(environment_dir=written(context(MAIN), f"services:{WEB}"), network=False)
+    sandbox = await start(environment_dir=written(context(MAIN), f"services:{WEB}"), network=NO_NETWORK)
     assert (await sandbox.exec("curl -sS http://web:8000/")).stdout == "hello\n"
     assert inspect_network(f"{sandbox.id.lower()}_default")["Internal"]
 

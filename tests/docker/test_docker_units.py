@@ -19,6 +19,7 @@ from hypothesis import given, strategies as st
 from pytest_benchflow.core import process
 from pytest_benchflow.core.capture import CAPTURE_BYTES, Capture
 from pytest_benchflow.core.errors import SandboxError, UnsupportedError
+from pytest_benchflow.core.network import NO_NETWORK
 from pytest_benchflow.sandboxes import Limits, SandboxSpec
 from pytest_benchflow.sandboxes.build_context import BuildContext
 from pytest_benchflow.sandboxes.docker import client
@@ -146,12 +147,11 @@ def test_limits_in_the_create_request() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "network", "mode", "extra"),
-    [(True, "bridge", "bridge", True), (True, "host", "host", False), (False, "host", "none", False)],
+    ("network", "extra"), [("bridge", True), ("host", False), ("none", False), ("bf-guarded-1", True)]
 )
-def test_network_in_the_create_request(wanted: bool, network: str, mode: str, extra: bool) -> None:
-    host = config(SandboxSpec("x", network=wanted), network)
-    assert host["NetworkMode"] == mode
+def test_network_in_the_create_request(network: str, extra: bool) -> None:
+    host = config(SandboxSpec("x"), network)
+    assert host["NetworkMode"] == network
     assert ("ExtraHosts" in host) is extra
 
 
@@ -644,7 +644,7 @@ def test_limits_that_an_engine_cannot_keep_are_noted(info: dict[str, object], li
     assert notes_for(SandboxSpec("x"), facts) == []
     assert bool(notes) is not limits
     assert all("memory_mb are not enforced" in note for note in notes)
-    starter = Starter(SimpleNamespace(), SimpleNamespace(), facts, run="r", network="bridge")  # type: ignore[arg-type]
+    starter = Starter(SimpleNamespace(), SimpleNamespace(), facts, run="r", networks=SimpleNamespace())  # type: ignore[arg-type]
     assert (starter.snapshots is not None) is limits
 
 
@@ -655,7 +655,9 @@ def test_limits_that_an_engine_cannot_keep_are_noted(info: dict[str, object], li
 def test_task_without_network_may_not_have_one_of_its_own(change: dict[str, object]) -> None:
     merged = {"services": {"main": {}}, **change}
     with pytest.raises(UnsupportedError, match="without network"):
-        override_file(merged, SandboxSpec("x", network=False), ENGINE, labels={}, images={}, workdir="/", lease_sec=1)
+        override_file(
+            merged, SandboxSpec("x", network=NO_NETWORK), ENGINE, labels={}, images={}, workdir="/", lease_sec=1
+        )
 
 
 def _into(target: bytearray):  # type: ignore[no-untyped-def]

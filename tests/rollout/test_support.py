@@ -56,7 +56,7 @@ def refusal(path: Path, backend: Backend) -> str:
         ("[environment]\ngpus = 1", "[environment] gpus", True),
         ('[environment]\nnetwork_mode = "no-network"', '[environment] network_mode = "no-network"', True),
         (
-            '[environment]\nnetwork_mode = "allowlist"\nallowed_hosts = ["pypi.org"]',
+            '[environment]\nnetwork_mode = "allowlist"\nallowed_hosts = ["x.example"]',
             '[environment] network_mode = "allowlist"',
             True,
         ),
@@ -79,7 +79,7 @@ def refusal(path: Path, backend: Backend) -> str:
         ),
         ("[verifier.environment]\ngpus = 2", "[verifier.environment] gpus", True),
         (
-            '[verifier]\nenvironment_mode = "separate"\nnetwork_mode = "allowlist"\nallowed_hosts = ["pypi.org"]',
+            '[verifier]\nenvironment_mode = "separate"\nnetwork_mode = "allowlist"\nallowed_hosts = ["x.example"]',
             '[verifier] network_mode = "allowlist"',
             True,
         ),

@@ -21,7 +21,7 @@ SAMPLES = {
     "1.3": 'schema_version = "1.3"\n[agent]\nnetwork_mode = "no-network"\n[[verifier.collect]]\ncommand = "cp a b"\n'
     '[[steps]]\nname = "one"\nmin_reward = { correctness = 0.5 }\n',
     "1.4": 'schema_version = "1.4"\nmulti_step_reward_strategy = "final"\n[environment]\nos = "linux"\ncpus = 0.5\n'
-    'network_mode = "allowlist"\nallowed_hosts = ["pypi.org"]\n[environment.tpu]\ntype = "v5e"\ntopology = "2x2"\n',
+    'network_mode = "allowlist"\nallowed_hosts = ["x.example"]\n[environment.tpu]\ntype = "v5e"\ntopology = "2x2"\n',
 }
 
 
@@ -94,7 +94,7 @@ user = "agent"
 network_mode = "no-network"
 [environment]
 network_mode = "allowlist"
-allowed_hosts = ["pypi.org"]
+allowed_hosts = ["api.example.com"]
 [verifier]
 timeout_sec = 50
 user = "root"
@@ -149,7 +149,7 @@ def test_what_a_step_inherits_and_what_not(make_task):
     assert (one.verifier.user, two.verifier.user) == ("checker", "root")
     assert (one.verifier.env, two.verifier.env) == ({"A": "task", "B": "step"}, {"A": "task", "B": "task"})
     assert (one.verifier.network.mode, two.verifier.network.mode) == ("no-network", "allowlist")
-    assert two.verifier.network.allowed_hosts == ("pypi.org",)
+    assert two.verifier.network.allowed_hosts == ("api.example.com",)
     assert one.verifier.pytest_plugins == two.verifier.pytest_plugins == ("p",)
     assert [hook.command for hook in one.verifier.collect] == ["task", "step"]
     assert [hook.command for hook in two.verifier.collect] == ["task"]

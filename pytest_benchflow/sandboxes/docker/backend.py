@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,9 +18,11 @@ from pytest_benchflow.sandboxes.docker.client import Address, DockerEngine, find
 from pytest_benchflow.sandboxes.docker.container_spec import EngineFacts
 from pytest_benchflow.sandboxes.docker.containers import Starter
 from pytest_benchflow.sandboxes.docker.images import Images
+from pytest_benchflow.sandboxes.docker.networks import Networks
 from pytest_benchflow.sandboxes.docker.project import ComposeStarter
 from pytest_benchflow.sandboxes.docker.project_watcher import Watcher
 from pytest_benchflow.sandboxes.docker.sandbox import DockerSandbox
+from pytest_benchflow.sandboxes.network import is_own
 
 _CAPABILITIES = dict.fromkeys(
     ("no_network", "docker_image", "compose", "services", "users", "mounts", "survives_runner", "snapshots"), True
@@ -55,8 +57,9 @@ class DockerBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What its sandboxes can do; GPUs only once `preflight` has found them."""
-        return Capabilities(**_CAPABILITIES, gpus=self._has_gpus)
+        """What its sandboxes can do; GPUs and networks that are guarded only once `preflight` has found them."""
+        can_guard = self._starter is not None and self._starter.networks.can_guard
+        return Capabilities(**_CAPABILITIES, gpus=self._has_gpus, allowlist=can_guard)
 
     def configure(self, values: Mapping[str, str]) -> None:
         """Take the network of its sandboxes."""
@@ -79,7 +82,10 @@ class DockerBackend:
         self._has_gpus = engine_info.has_gpus
         network_of_builds = None if engine_info.has_bridge else "host"
         images = Images(engine, builds=self._builds, network=network_of_builds, is_podman=engine_info.is_podman)
-        self._starter = Starter(engine, images, engine_info, run=uuid.uuid4().hex[:12], network=network)
+        run = uuid.uuid4().hex[:12]
+        is_here = engine.address.is_local and not engine_info.is_podman and _is_on_this_machine(networks)
+        guarded = Networks(engine, run=run, public=network, is_here=is_here)
+        self._starter = Starter(engine, images, engine_info, run=run, networks=guarded)
         self._watcher = Watcher(engine.address)
         self._compose = ComposeStarter(self._starter, self._watcher)
         self._sweeping = asyncio.create_task(self._sweep(engine))
@@ -90,7 +96,12 @@ class DockerBackend:
             raise SandboxError("the docker backend is not open", advice="await preflight() first", retryable=False)
         several = compose_file(spec.environment_dir) is not None
         starter = self._compose if several and self._compose is not None else self._starter
-        capabilities = replace(self.capabilities, snapshots=starter.snapshots is not None, services=several)
+        capabilities = replace(
+            self.capabilities,
+            snapshots=starter.snapshots is not None,
+            services=several,
+            allowlist=self.capabilities.allowlist and not several,
+        )
         sandbox = DockerSandbox(spec, starter, capabilities, self._sandboxes.discard)
         self._sandboxes.add(sandbox)
         return sandbox
@@ -107,6 +118,8 @@ class DockerBackend:
             await asyncio.wait([self._sweeping])
         if self._starter is not None and self._starter.snapshots is not None:
             await self._starter.snapshots.aclose()
+        if self._starter is not None:
+            await self._starter.networks.aclose()
         if self._watcher is not None:
             await asyncio.to_thread(self._watcher.close)
         if self._engine is not None:
@@ -128,6 +141,13 @@ class DockerBackend:
     async def _sweep(self, engine: DockerEngine) -> None:
         with contextlib.suppress(BenchflowError):
             await remove_leftovers(engine)
+
+
+def _is_on_this_machine(networks: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether the engine's bridge is an interface of this machine, and not of a virtual one."""
+    bridge = next((network for network in networks if network["Name"] == "bridge"), None)
+    ranges = (bridge or {}).get("IPAM", {}).get("Config") or []
+    return any(is_own(str(entry.get("Gateway", ""))) for entry in ranges)
 
 
 def engine_facts(info: dict[str, Any], networks: set[str]) -> EngineFacts:

@@ -152,12 +152,12 @@ def container_config(
         raise UnsupportedError(f"{spec.name}: gpus = {limits.gpus}, and this Docker engine has no GPU runtime")
     host: dict[str, Any] = {
         "AutoRemove": True,
-        "NetworkMode": network if spec.network else "none",
+        "NetworkMode": network,
         "PidsLimit": limits.pids or PIDS_LIMIT,
         # What PID 1 prints are answers to the runner: a copy of them on the daemon's disk serves nobody.
         "LogConfig": {"Type": "none"},
     }
-    if spec.network and network not in ("host", "none"):
+    if network not in ("host", "none"):
         host["ExtraHosts"] = ["host.docker.internal:host-gateway"]
     if limits.cpus:
         host["NanoCpus"] = int(min(limits.cpus, engine.cpus) * 1e9)

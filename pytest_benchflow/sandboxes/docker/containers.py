@@ -20,6 +20,7 @@ from pytest_benchflow.sandboxes.docker.container_spec import (
 )
 from pytest_benchflow.sandboxes.docker.exec import Command
 from pytest_benchflow.sandboxes.docker.images import Images
+from pytest_benchflow.sandboxes.docker.networks import ContainerNetwork, Networks, require_guard
 from pytest_benchflow.sandboxes.docker.sidecar import DockerService
 from pytest_benchflow.sandboxes.docker.storage import Snapshots, Volumes
 
@@ -55,6 +56,9 @@ class SandboxStarter(Protocol):
     def notes(self, spec: SandboxSpec) -> list[str]:
         """Return what the user should know about this sandbox."""
 
+    def network(self, spec: SandboxSpec, container_name: str) -> ContainerNetwork | None:
+        """Return what the container can reach; None if that can never change."""
+
     def service(self, container_name: str, service: str) -> DockerService:
         """Return another container beside the one of a sandbox."""
 
@@ -69,12 +73,14 @@ class SandboxStarter(Protocol):
 class Starter:
     """Knows the engine, its images and this run's labels."""
 
-    def __init__(self, engine: DockerEngine, images: Images, facts: EngineFacts, *, run: str, network: str) -> None:
+    def __init__(
+        self, engine: DockerEngine, images: Images, facts: EngineFacts, *, run: str, networks: Networks
+    ) -> None:
         self.engine = engine
         self.images = images
         self.facts = facts
         self.run = run
-        self.network = network
+        self.networks = networks
         self.volumes = Volumes(engine, run)
         # A container stands still while it is kept, and it takes a control group to make it.
         self.snapshots = Snapshots(engine, run) if facts.has_limits else None
@@ -95,9 +101,17 @@ class Starter:
 
     async def _start(self, spec: SandboxSpec, image: ImageFacts, container_name: str) -> Container:
         await self.volumes.provide(spec, image)
+        require_guard(self.networks, spec.network, spec.name)
+        if spec.network.is_restricted:
+            await self.networks.gateway()
         lease_sec = 0 if self.engine.address.is_local else REMOTE_LEASE_SEC
         config = container_config(
-            spec, image, self.facts, labels=make_labels(self.run, spec.name), network=self.network, lease_sec=lease_sec
+            spec,
+            image,
+            self.facts,
+            labels=make_labels(self.run, spec.name),
+            network=self.networks.name_for(spec.network),
+            lease_sec=lease_sec,
         )
         return await launch(self.engine, config, container_name=container_name, name=spec.name, lease_sec=lease_sec)
 
@@ -119,6 +133,10 @@ class Starter:
         await container.channel.keep()
         container.close()
         return KeptSandbox(name, f"docker rm -f {name}")
+
+    def network(self, spec: SandboxSpec, container_name: str) -> ContainerNetwork:
+        """Return what the container can reach."""
+        return ContainerNetwork(self.networks, container_name, spec.network)
 
     def notes(self, spec: SandboxSpec) -> list[str]:
         """Return what the user should know about this sandbox."""

@@ -282,6 +282,9 @@ class ComposeStarter:
         await project.release()
         return KeptSandbox(kept, f"docker compose -p {project.name} down --volumes")
 
+    def network(self, spec: SandboxSpec, container_name: str) -> None:
+        """Return nothing: services are in networks of their project, which the task wrote."""
+
     def notes(self, spec: SandboxSpec) -> list[str]:
         """Return what the user should know about this sandbox."""
         return notes_for(spec, self._starter.facts)

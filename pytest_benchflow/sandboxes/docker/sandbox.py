@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from pytest_benchflow.core.errors import SandboxError, SandboxSnapshotNotSupported
+from pytest_benchflow.core.network import Network
 from pytest_benchflow.sandboxes.base import Capabilities, ExecResult, SandboxImage, SandboxSpec
 from pytest_benchflow.sandboxes.docker import transfer
 from pytest_benchflow.sandboxes.docker.container import Container
 from pytest_benchflow.sandboxes.docker.container_spec import ImageFacts, container_name, working_directory
 from pytest_benchflow.sandboxes.docker.containers import SandboxStarter
 from pytest_benchflow.sandboxes.docker.exec import Command
+from pytest_benchflow.sandboxes.docker.networks import ContainerNetwork
 from pytest_benchflow.sandboxes.docker.sidecar import DockerService
 from pytest_benchflow.sandboxes.docker.storage import Snapshots
 from pytest_benchflow.sandboxes.docker.streams import DockerProcess
-from pytest_benchflow.sandboxes.helpers import check_command, check_mounts, resolve_path
+from pytest_benchflow.sandboxes.helpers import check_command, check_mounts, refused_note, resolve_path
 
 
 class DockerSandbox:
@@ -37,6 +40,7 @@ class DockerSandbox:
         self._image = ImageFacts("")
         self._container: Container | None = None
         self._starting: asyncio.Task[None] | None = None
+        self._network: ContainerNetwork | None = None
         self._notes: list[str] = []
 
     @property
@@ -56,8 +60,9 @@ class DockerSandbox:
 
     @property
     def notes(self) -> Sequence[str]:
-        """Limits that cannot be kept, and how to enter a sandbox that was kept."""
-        return self._notes
+        """Limits that cannot be kept, hosts that were refused, and how to enter a sandbox that was kept."""
+        refused = self._network.refused if self._network else ()
+        return [*self._notes, *refused_note(refused)]
 
     async def start(self) -> None:
         """Build or pull what is missing and start the container."""
@@ -78,6 +83,9 @@ class DockerSandbox:
         check_mounts(spec)
         self._image = image or await self._starter.image(spec, self._id)
         self._container = await self._starter.start(spec, self._image, self._id)
+        self._network = self._starter.network(spec, self._id)
+        if self._network is not None:
+            await self._network.open()
         self._notes += self._starter.notes(spec)
         if self._image.is_task_files_only and spec.environment_dir is not None:
             await self.upload_dir(spec.environment_dir, self.workdir)
@@ -95,6 +103,8 @@ class DockerSandbox:
             starting.cancel()
             await asyncio.wait([starting])
             container, self._container = self._container, None
+            if self._network is not None:
+                self._network.close()
             if delete or container is None:
                 await self._starter.stop(self._id, container)
             else:
@@ -148,6 +158,14 @@ class DockerSandbox:
         """Copy the content of a directory out, safely."""
         await transfer.download_dir(self._running(), self._path(source), target)
 
+    async def set_network(self, network: Network) -> None:
+        """Let programs reach what `network` allows from now on."""
+        self._running()
+        if self._network is None:
+            raise SandboxError(f"sandbox {self._spec.name} has several containers, whose network cannot change")
+        await self._network.change(network)
+        self._spec = replace(self._spec, network=network)
+
     def service(self, name: str) -> DockerService:
         """Return another container of the compose project."""
         self._running()
@@ -189,7 +207,7 @@ class DockerSandbox:
 
     def _env(self, env: Mapping[str, str] | None) -> dict[str, str]:
         # With each command and not in the container's configuration, which others can read and images remember.
-        return {**self._spec.env, **(env or {})}
+        return {**(self._network.variables if self._network else {}), **self._spec.env, **(env or {})}
 
     def _user(self, user: str | int | None) -> str:
         return self._image.user if user is None else str(user)

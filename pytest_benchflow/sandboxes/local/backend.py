@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from pytest_benchflow.core.errors import SandboxError, UnsupportedError
@@ -73,7 +73,14 @@ class LocalBackend:
     """Implements `Backend` on Linux without a daemon, an image or root."""
 
     name = "local"
-    options: Sequence[BackendOption] = ()
+    options = (
+        BackendOption(
+            "network",
+            "how programs reach the outside: auto as everywhere, proxy only through variables that name one",
+            choices=("auto", "proxy"),
+            default="auto",
+        ),
+    )
 
     def __init__(self, host: Host | None = None) -> None:
         self._host = host or Host.detect()
@@ -90,7 +97,8 @@ class LocalBackend:
         return self._host.capabilities
 
     def configure(self, values: Mapping[str, str]) -> None:
-        """Take no values: it has no options."""
+        """Take how programs reach the outside."""
+        self._launcher.uses_rules = values.get("network") != "proxy"
 
     async def preflight(self) -> None:
         """Raise SandboxError with one clear reason if no sandbox could start here."""

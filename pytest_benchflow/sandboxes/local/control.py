@@ -244,6 +244,8 @@ class Launcher:
         self._process: subprocess.Popen[bytes] | None = None
         self._cgroups: Cgroups | None = None
         self.forwarder = Forwarder()
+        self.uses_rules = True
+        """Whether packet rules lead programs out, where the kernel has them; otherwise they must ask a proxy."""
 
     def spawn(self, config: wire.Message, name: str, written: str) -> tuple[Control, Group]:
         """Have a sandbox forked in a control group of its own; the control tells when it is up.
@@ -255,7 +257,7 @@ class Launcher:
         cgroups = self._cgroups
         group = cgroups.make(config["cpus"], config["memory_mb"], config["pids"])
         limited = "memory" in group.enforced(group.paths)
-        config = {**config, "memory_mb": config["memory_mb"] if limited else None}
+        config = {**config, "memory_mb": config["memory_mb"] if limited else None, "rules": self.uses_rules}
         flags = wire.PRIVILEGED if config["privileged"] else b""
         ours, theirs = wire.pair()
         try:

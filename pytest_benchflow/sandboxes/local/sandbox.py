@@ -11,7 +11,7 @@ from pytest_benchflow.core.errors import SandboxError, UnsupportedError
 from pytest_benchflow.core.network import Network
 from pytest_benchflow.sandboxes import archive
 from pytest_benchflow.sandboxes.base import Capabilities, ExecResult, SandboxImage, SandboxSpec
-from pytest_benchflow.sandboxes.helpers import check_command, check_mounts, resolve_path
+from pytest_benchflow.sandboxes.helpers import check_command, check_mounts, refused_note, resolve_path
 from pytest_benchflow.sandboxes.local.builder import Builder, BuiltEnvironment
 from pytest_benchflow.sandboxes.local.control import Launcher
 from pytest_benchflow.sandboxes.local.host import Host
@@ -74,10 +74,7 @@ class LocalSandbox:
     def notes(self) -> Sequence[str]:
         """Facts the user should read once."""
         refused = self._machine.refused_hosts if self._machine else self._refused_hosts
-        notes = (
-            *self._notes,
-            *([f"the sandbox's network refused {', '.join(refused)}"] if refused else []),
-        )
+        notes = (*self._notes, *refused_note(refused))
         kills = self._machine.oom_kills if self._machine else self._oom_kills
         if not kills:
             return notes

@@ -151,7 +151,9 @@ async def read_head(reader: asyncio.StreamReader) -> bytes:
 def is_own(address: str) -> bool:
     """Return whether an address is this machine's own, or one that only its closest surroundings give a meaning."""
     parsed = parse_address(address)
-    if parsed is None or parsed.is_loopback or parsed.is_unspecified or parsed.is_multicast or parsed.is_link_local:
+    if parsed is None:
+        return False
+    if parsed.is_loopback or parsed.is_unspecified or parsed.is_multicast or parsed.is_link_local:
         # At a link-local address clouds give machines their credentials.
         return True
     mapped = getattr(parsed, "ipv4_mapped", None)

@@ -8,7 +8,7 @@ import ipaddress
 import socket
 import struct
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pytest_benchflow.core.network import Endpoint, Network, parse_address
@@ -42,14 +42,17 @@ class Forwarder:
         self._thread: threading.Thread | None = None
         self.dialer = Dialer()
 
-    def open(self, sockets: Mapping[str, socket.socket], network: Network) -> Exit:
-        """Serve what programs of one sandbox send to these sockets, which are closed with the exit."""
+    def open(self, sockets: Mapping[str, socket.socket], network: Network, *, peer: str | None = None) -> Exit:
+        """Serve what programs of one sandbox send to these sockets, which are closed with the exit.
+
+        With `peer` only connections from that address are served: others could reach the sockets too.
+        """
         if self._loop is None:
             # What is downloaded here must not slow down the loop that rollouts run in.
             self._loop = asyncio.new_event_loop()
             self._thread = threading.Thread(target=self._loop.run_forever, name="benchflow-network", daemon=True)
             self._thread.start()
-        return Exit(self._loop, self.dialer, sockets, network)
+        return Exit(self._loop, self.dialer, sockets, network, peer)
 
     def close(self) -> None:
         """End the thread; every exit was closed before."""
@@ -65,7 +68,10 @@ async def _end_tasks() -> None:
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()
-    await asyncio.wait(tasks, timeout=_END_TIMEOUT_SEC) if tasks else None
+    if tasks:
+        await asyncio.wait(tasks, timeout=_END_TIMEOUT_SEC)
+    # The loop closes sockets on its next turn.
+    await asyncio.sleep(0)
 
 
 class Exit:
@@ -77,7 +83,9 @@ class Exit:
         dialer: Dialer,
         sockets: Mapping[str, socket.socket],
         network: Network,
+        peer: str | None,
     ) -> None:
+        self._peer = peer
         self._loop = loop
         self._dialer = dialer
         self._network = network
@@ -158,10 +166,14 @@ class Exit:
         while True:
             await self._slots.acquire()
             try:
-                client, _ = await self._loop.sock_accept(sock)
+                client, address = await self._loop.sock_accept(sock)
             except BaseException:
                 self._slots.release()
                 raise
+            if self._peer not in (None, address[0]):
+                self._slots.release()
+                client.close()
+                continue
             task = asyncio.ensure_future(_run(handle(client)))
             self._open[task] = None
             task.add_done_callback(self._end)
@@ -185,7 +197,10 @@ class Exit:
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             client.close()
             raise
-        await relay(await asyncio.open_connection(sock=client, limit=BUFFER_BYTES), server)
+        with closing(server):
+            stream = await asyncio.open_connection(sock=client, limit=BUFFER_BYTES)
+            with closing(stream):
+                await relay(stream, server)
 
     async def connect(self, host: str, port: int, *, tunnel: bool = True) -> Stream:
         """Connect to a server for the connection that is served now; RefusedError if the network forbids it."""
@@ -204,7 +219,8 @@ class Exit:
         from pytest_benchflow.sandboxes.network.proxy import serve_proxy
 
         stream = await asyncio.open_connection(sock=client, limit=BUFFER_BYTES)
-        await serve_proxy(stream, self.connect, self._dialer)
+        with closing(stream):
+            await serve_proxy(stream, self.connect, self._dialer)
 
     async def _answer_questions(self, sock: socket.socket) -> None:
         slots = asyncio.Semaphore(_QUESTIONS)
@@ -270,17 +286,21 @@ class StandIns:
 
 async def relay(client: Stream, server: Stream) -> None:
     """Pass on what both sides send until both have ended, or one breaks."""
-    writers = client[1], server[1]
+    async with asyncio.TaskGroup() as both:
+        both.create_task(_copy(client[0], server[1]))
+        both.create_task(_copy(server[0], client[1]))
+
+
+@contextlib.contextmanager
+def closing(stream: Stream) -> Iterator[None]:
+    """Close a connection at the end: with all that was written to it, unless the work with it failed."""
     try:
-        async with asyncio.TaskGroup() as both:
-            both.create_task(_copy(client[0], server[1]))
-            both.create_task(_copy(server[0], client[1]))
+        yield
     except BaseException:
-        for writer in writers:
-            writer.transport.abort()
+        stream[1].transport.abort()
         raise
-    for writer in writers:
-        writer.close()
+    finally:
+        stream[1].close()
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

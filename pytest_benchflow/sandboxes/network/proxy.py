@@ -31,7 +31,7 @@ def proxy_variables(address: str, port: int) -> dict[str, str]:
 
 async def serve_proxy(client: Stream, connect: Connect, dialer: Dialer) -> None:
     """Serve one connection of a client: a tunnel, or one request for a plain page."""
-    from pytest_benchflow.sandboxes.network.forwarder import relay
+    from pytest_benchflow.sandboxes.network.forwarder import closing, relay
 
     try:
         async with asyncio.timeout(_HEAD_TIMEOUT_SEC):
@@ -49,11 +49,12 @@ async def serve_proxy(client: Stream, connect: Connect, dialer: Dialer) -> None:
     except OSError as error:
         await _refuse(client, "502 Bad Gateway", f"{host}:{port}: {error.strerror or error or 'no answer in time'}")
         return
-    if method == "CONNECT":
-        client[1].write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-    else:
-        server[1].write(_request(head, method, target, version, dialer.upstream(host, port)))
-    await relay(client, server)
+    with closing(server):
+        if method == "CONNECT":
+            client[1].write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        else:
+            server[1].write(_request(head, method, target, version, dialer.upstream(host, port)))
+        await relay(client, server)
 
 
 def _server(method: str, target: str) -> tuple[str, int]:
@@ -87,4 +88,3 @@ async def _refuse(client: Stream, status: str, reason: str) -> None:
     async with asyncio.timeout(_END_TIMEOUT_SEC):
         while await reader.read(BUFFER_BYTES):
             pass
-    writer.close()

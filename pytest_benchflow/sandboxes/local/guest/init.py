@@ -52,7 +52,7 @@ def _build(control: socket.socket, host: HostView) -> NoReturn:
             config, _ = request
             socket.sethostname(config["hostname"])
             network.raise_loopback()
-            exits = network.open_exits() if config["leads_out"] else {}
+            exits = network.open_exits(rules=config["rules"]) if config["leads_out"] else {}
             config["name_server"] = network.NAME_SERVER if "names" in exits else None
             written = rootfs.enter(config, host if host.is_current() else hostview.detect())
             descriptors = (written, *(sock.fileno() for sock in exits.values()))

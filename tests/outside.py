@@ -1,0 +1,38 @@
+"""What stands for the internet in tests: a proxy of this machine that knows every name and answers for every host."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+
+class Outside:
+    """Greets whoever reaches a host through it, and keeps who was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.url = ""
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one client: every host greets with its name."""
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            method, target, _ = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")[0].decode().split(" ")
+            host = target.removeprefix("http://").partition("/")[0].partition(":")[0]
+            self.asked.append(host)
+            if method == "CONNECT":
+                writer.write(b"HTTP/1.1 200 yes\r\n\r\n")
+                await reader.readuntil(b"\r\n\r\n")
+            body = f"hello from {host}\n".encode()
+            writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+            await writer.drain()
+        writer.close()
+
+
+@contextlib.asynccontextmanager
+async def outside() -> AsyncIterator[Outside]:
+    """Be the internet for as long as the context lasts."""
+    world = Outside()
+    async with await asyncio.start_server(world.serve, "127.0.0.1", 0) as server:
+        world.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        yield world
