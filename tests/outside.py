@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import queue
+import threading
+from collections.abc import AsyncIterator, Iterator
 
 
 class Outside:
@@ -36,3 +38,24 @@ async def outside() -> AsyncIterator[Outside]:
     async with await asyncio.start_server(world.serve, "127.0.0.1", 0) as server:
         world.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         yield world
+
+
+@contextlib.contextmanager
+def outside_of_a_run() -> Iterator[Outside]:
+    """Be the internet for pytest runs that the test waits for."""
+    began: queue.Queue[tuple[Outside, asyncio.AbstractEventLoop, asyncio.Event]] = queue.Queue()
+
+    async def main() -> None:
+        async with outside() as world:
+            end = asyncio.Event()
+            began.put((world, asyncio.get_running_loop(), end))
+            await end.wait()
+
+    thread = threading.Thread(target=asyncio.run, args=(main(),))
+    thread.start()
+    world, loop, end = began.get(timeout=30)
+    try:
+        yield world
+    finally:
+        loop.call_soon_threadsafe(end.set)
+        thread.join(30)

@@ -97,8 +97,13 @@ def refusal(path: Path, backend: Backend) -> str:
             "[[environment.setup_commands]] user",
             True,
         ),
-        ('[agent]\nnetwork_mode = "no-network"', '[agent] network_mode = "no-network"', False),
-        ('[verifier]\nnetwork_mode = "no-network"', '[verifier] network_mode = "no-network"', False),
+        ('[agent]\nnetwork_mode = "no-network"', '[agent] network_mode = "no-network"', True),
+        ('[verifier]\nnetwork_mode = "no-network"', '[verifier] network_mode = "no-network"', True),
+        (
+            '[environment]\nnetwork_mode = "denylist"\nblocked_urls = ["https://x.example/", "y.example/page"]',
+            "[environment] blocked_urls with a path",
+            False,
+        ),
     ],
 )
 def test_a_key_is_refused_by_name_unless_the_sandbox_can(

@@ -140,7 +140,7 @@ def test_options_are_read_as_users_write_them() -> None:
         (["mien.size=1"], "options for an unknown sandbox 'mien'; did you mean mine?"),
         (["auto.size=1"], "options for an unknown sandbox 'auto'; known: docker, local, mine"),
         (["mine.sise=1"], "unknown option 'sise' of the sandbox mine; did you mean size?"),
-        (["local.size=1"], "unknown option 'size' of the sandbox local; it has none"),
+        (["local.size=1"], "unknown option 'size' of the sandbox local; known: network"),
         (
             ["mine.size=two", "x"],
             "'x' is not an option of a sandbox; write BACKEND.NAME=VALUE · "

@@ -110,7 +110,7 @@ class ContainerNetwork:
         if network.is_restricted and self._exit is not None:
             await self._exit.set_network(network)
         else:
-            self.close()
+            await self.aclose()
             if network.is_restricted:
                 await self._networks.gateway()
             place = self._networks.name_for(network)
@@ -120,11 +120,11 @@ class ContainerNetwork:
         if self._exit is None:
             await self.open()
 
-    def close(self) -> None:
+    async def aclose(self) -> None:
         """End the proxy; idempotent."""
         if self._exit is not None:
             self._refused = self._exit.refused
-            self._exit.close()
+            await self._exit.aclose()
         self._exit, self.variables = None, {}
 
 

@@ -104,7 +104,7 @@ class DockerSandbox:
             await asyncio.wait([starting])
             container, self._container = self._container, None
             if self._network is not None:
-                self._network.close()
+                await self._network.aclose()
             if delete or container is None:
                 await self._starter.stop(self._id, container)
             else:

@@ -234,10 +234,10 @@ class Machine:
     async def stop(self) -> None:
         """End every process and wait until the machine is gone; idempotent."""
         self._oom_kills = self.oom_kills
-        if self._exit is not None:
-            self._exit.close()
         try:
             await self._control.stop()
+            if self._exit is not None:
+                await self._exit.aclose()
             if self._temporary_dir:
                 await asyncio.shield(asyncio.to_thread(remove_tree, self._temporary_dir))
         finally:

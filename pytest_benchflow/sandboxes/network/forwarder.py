@@ -8,7 +8,7 @@ import ipaddress
 import socket
 import struct
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from pytest_benchflow.core.network import Endpoint, Network, parse_address
@@ -58,14 +58,18 @@ class Forwarder:
         """End the thread; every exit was closed before."""
         loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
         if loop is not None and thread is not None:
-            asyncio.run_coroutine_threadsafe(_end_tasks(), loop).result()
+            asyncio.run_coroutine_threadsafe(_end_all(), loop).result()
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
             loop.close()
 
 
-async def _end_tasks() -> None:
-    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+async def _end_all() -> None:
+    await _end(asyncio.all_tasks() - {asyncio.current_task()})
+
+
+async def _end(tasks: Collection[asyncio.Task[None]]) -> None:
+    """Cancel tasks and wait for their end."""
     for task in tasks:
         task.cancel()
     if tasks:
@@ -121,11 +125,11 @@ class Exit:
 
         self._call(self._start, sock, self._accept, lead)
 
-    def close(self) -> None:
-        """Cut every connection and close the sockets, soon; idempotent."""
-        if not self._is_closed:
+    async def aclose(self) -> None:
+        """Cut every connection and close the sockets; idempotent."""
+        if not self._is_closed and not self._loop.is_closed():
             self._is_closed = True
-            self._call(self._close)
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._close(), self._loop))
 
     def _call(self, function: Callable[..., object], *arguments: object) -> None:
         # A loop that is closed has no exits any more.
@@ -136,14 +140,11 @@ class Exit:
         sock.setblocking(False)
         keep_from_forks(sock)
         self._sockets.append(sock)
-        self._servers.append(asyncio.ensure_future(_run(serve(sock, *arguments))))
+        self._servers.append(asyncio.ensure_future(_run(serve, sock, *arguments)))
 
-    def _close(self) -> None:
-        for task in (*self._servers, *self._open):
-            task.cancel()
+    async def _close(self) -> None:
+        await _end((*self._servers, *self._open))
         for sock in self._sockets:
-            with contextlib.suppress(OSError):
-                self._loop.remove_reader(sock)
             sock.close()
 
     async def _apply(self, network: Network) -> None:
@@ -174,7 +175,7 @@ class Exit:
                 self._slots.release()
                 client.close()
                 continue
-            task = asyncio.ensure_future(_run(handle(client)))
+            task = asyncio.ensure_future(_run(handle, client))
             self._open[task] = None
             task.add_done_callback(self._end)
 
@@ -227,7 +228,7 @@ class Exit:
         while True:
             message, sender = await self._loop.sock_recvfrom(sock, _LONGEST_MESSAGE)
             await slots.acquire()
-            task = asyncio.ensure_future(_run(self._answer(sock, message, sender)))
+            task = asyncio.ensure_future(_run(self._answer, sock, message, sender))
             self._servers.append(task)
             task.add_done_callback(self._servers.remove)
             task.add_done_callback(lambda _: slots.release())
@@ -311,11 +312,11 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         writer.write_eof()
 
 
-async def _run(work: Awaitable[None]) -> None:
+async def _run(work: Callable[..., Awaitable[None]], *arguments: object) -> None:
     """Do some work whose failure only its other end should notice."""
     with contextlib.suppress(asyncio.CancelledError):
         try:
-            await work
+            await work(*arguments)
         except* OSError:
             pass
 
