@@ -220,7 +220,7 @@ class TaskFolder(pytest.Directory):
                     continue
             if is_dir and not os.access(path, os.X_OK):
                 yield UnreadableDirectory.from_parent(self, path=path)
-            elif is_dir and _contains_itself(entry):
+            elif is_dir and _is_loop(entry):
                 yield BrokenLink.from_parent(self, path=path)
             elif is_dir:
                 directory: pytest.Collector | None = ihook.pytest_collect_directory(path=path, parent=self)
@@ -351,8 +351,9 @@ def is_printable_name(name: str) -> bool:
     return printable(name) == name and not any(mark in name for mark in "\n\t")
 
 
-def _contains_itself(entry: os.DirEntry[str]) -> bool:
+def _is_loop(entry: os.DirEntry[str]) -> bool:
     if not entry.is_symlink():
         return False
-    target, here = os.path.realpath(entry.path), os.path.realpath(os.path.dirname(entry.path))
-    return os.path.commonpath([target, here]) == target
+    from pytest_benchflow.tasks import is_loop
+
+    return is_loop(entry.path)

@@ -43,6 +43,36 @@ HINTS = [
     ),
     ("[benchflow]\ntrial = 1", "2: [benchflow] trial is not a known key; did you mean trials?"),
     ("agents = 1", "1: agents is not a known key; did you mean agent?"),
+    *(
+        (f'{key} = "x"', f"1: {key} is not a known key; it belongs under [metadata]")
+        for key in ("author_name", "author_email", "difficulty", "category", "tags")
+    ),
+    (
+        '[task]\nname = "a/b"\ndifficulty = "easy"',
+        "3: [task] difficulty is not a known key; it belongs under [metadata]",
+    ),
+    (
+        '[environment]\nservices = ["db"]',
+        "2: [environment] services is not a known key; describe services in environment/docker-compose.yaml",
+    ),
+    (
+        '[environment]\ndockerfile = "Dockerfile"',
+        "2: [environment] dockerfile is not a known key; remove it, environment/Dockerfile is what is built",
+    ),
+    (
+        '[environment]\nsetup = "apt-get update"',
+        "2: [environment] setup is not a known key; commands that prepare the sandbox belong into its setup_commands",
+    ),
+    ('[environment]\ntype = "docker"', "2: [environment] type is not a known key; remove it"),
+    ('type = "code"', "1: type is not a known key; remove it"),
+    (
+        '[environment]\nimage = "x"',
+        "2: [environment] image is not a known key; Harbor does not read it either, name an image with docker_image",
+    ),
+    (
+        '[[steps]]\nname = "a"\ntimeout_sec = 1',
+        "3: [[steps]] timeout_sec is not a known key; it belongs under [steps.agent] or [steps.verifier]",
+    ),
 ]
 
 
@@ -53,6 +83,11 @@ def test_an_unknown_key_is_a_warning_with_a_hint(make_task, toml, line):
     task = load_task(path)
     assert [str(problem) for problem in task.warnings] == [f"{path}/task.toml:{line}"]
     assert {problem.severity for problem in task.warnings} == {"warning"}
+
+
+def test_an_image_of_the_environment_is_not_the_one_that_is_used(make_task):
+    assert load_task(make_task('[environment]\nimage = "x"')).config.environment.docker_image is None
+    assert load_task(make_task('[sandbox]\nimage = "x"')).config.environment.docker_image == "x"
 
 
 def test_strict_makes_it_an_error(make_task):
