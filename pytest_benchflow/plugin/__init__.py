@@ -100,10 +100,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Remember what the task files said."""
+    """Remember what the task files said, and warn of what they should not say."""
     run = existing_run(session.config)
     if run is not None:
-        run.save_index()
+        run.after_collection()
 
 
 def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> list[str]:

@@ -144,7 +144,7 @@ class TaskFile(pytest.Module):
         summary = self._modified(self._found)
         run = get_session(self.config)
         for problem in summary.warnings:
-            warn(self, str(problem))
+            run.task_warnings.add(self, problem)
         trials = trials_of(run, self.nodeid.rpartition("/")[0], summary.name, summary.run)
         marks = _task_marks(summary.tags, summary.run, self.config.pluginmanager.hasplugin("timeout"))
         return [self._item(summary, cell, marks, run.sandbox_name, run.settings.selftest) for cell in run.cells(trials)]
@@ -197,18 +197,6 @@ def _known_fixtures(node: TaskFile, template: Callable[..., None]) -> object | N
 def _remember_fixtures(node: TaskFile, template: Callable[..., None], item: RolloutItem) -> None:
     assert node.parent is not None
     node.parent.stash.setdefault(_FIXTURES, {}).setdefault(template, fixture_info(item))
-
-
-class TaskFileWarning(pytest.PytestWarning):
-    """A task file has a key or value without a meaning."""
-
-
-def warn(node: pytest.Collector, text: str) -> None:
-    """Warn of something about a task."""
-    try:
-        node.warn(TaskFileWarning(text))
-    except TaskFileWarning:  # pytest was asked to make errors of warnings
-        raise node.CollectError(text) from None
 
 
 @lru_cache(maxsize=1024)

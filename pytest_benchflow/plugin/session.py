@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pytest_benchflow.agents import AgentRegistry
     from pytest_benchflow.jobs import Cell, Engine, Job, SceneChoice
     from pytest_benchflow.plugin.run_loop import Ahead
+    from pytest_benchflow.plugin.task_warnings import TaskWarnings
     from pytest_benchflow.rollout import OnPhase, Resources, Rollout, RolloutFile, RolloutResult
     from pytest_benchflow.sandboxes import SandboxRegistry
     from pytest_benchflow.tasks import RunHints, Task, TaskIndex
@@ -152,6 +153,13 @@ class BenchSession:
             return TaskIndex.load(cache.mkdir("benchflow") / "tasks.json" if cache is not None else None)
         except OSError:  # a project that cannot be written to can still be run
             return TaskIndex()
+
+    @cached_property
+    def task_warnings(self) -> TaskWarnings:
+        """What the task files are warned of."""
+        from pytest_benchflow.plugin.task_warnings import TaskWarnings
+
+        return TaskWarnings()
 
     @cached_property
     def sources(self) -> list[str]:
@@ -281,10 +289,14 @@ class BenchSession:
 
         return [choice_of(file) for file in self.scenes.values()]
 
-    def save_index(self) -> None:
-        """Keep what the task files said for the next collection; one worker does it for all."""
-        if "index" in self.__dict__ and getattr(self.config, "workerinput", {}).get("workerid", "gw0") == "gw0":
+    def after_collection(self) -> None:
+        """Keep what the task files said for the next one, and tell their warnings; one worker does it for all."""
+        if getattr(self.config, "workerinput", {}).get("workerid", "gw0") != "gw0":
+            return
+        if "index" in self.__dict__:
             self.index.save()
+        if "task_warnings" in self.__dict__:
+            self.task_warnings.tell()
 
     async def preflight(self) -> None:
         """Raise one clear error if no rollout could start: no sandbox works here, or the job's name is taken."""

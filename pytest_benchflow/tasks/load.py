@@ -180,11 +180,16 @@ def _services_asked_for(source: Source, config: TaskConfig, directory: Path) -> 
 
 def _unread_compose(directory: str) -> list[Problem]:
     """Warn of a compose file that nobody reads for its name, unless the image gets it as data."""
-    file = Path(directory, "environment", "docker-compose.yml")
-    if not file.is_file() or is_copied(file.parent, file.name) or (file.parent / COMPOSE_FILE).is_file():
+    environment, name = f"{directory}/environment", "docker-compose.yml"
+    file = f"{environment}/{name}"
+    if (
+        not os.path.isfile(file)
+        or os.path.isfile(f"{environment}/{COMPOSE_FILE}")
+        or is_copied(Path(environment), name)
+    ):
         return []
     fix = "rename it if the task needs its services"
-    return [Problem(str(file), None, None, f"is not read, only {COMPOSE_FILE} is", fix, "warning")]
+    return [Problem(file, None, None, f"is not read, only {COMPOSE_FILE} is", fix, "warning")]
 
 
 def _hidden_scripts(task: Task) -> list[Problem]:

@@ -53,6 +53,23 @@ def collected(mixed: Project) -> list[str]:
     return mixed.ids("--bf-json=r.json")
 
 
+def test_a_task_inside_of_a_task_is_collected_if_it_is_named(new_project: Callable[..., Project]) -> None:
+    project = new_project()
+    project.task("tasks/outer", files={"environment/suite/conftest.py": HOST_TEST, "environment/test_it.py": HOST_TEST})
+    project.task("tasks/outer/environment/suite/one", files={"tests/conftest.py": HOST_TEST})
+    project.task("tasks/outer/environment/suite/two")
+    outer, inside = "tasks/outer/task.toml::oracle", "tasks/outer/environment/suite/{}/task.toml::oracle"
+    one, two = inside.format("one"), inside.format("two")
+    assert project.ids("tasks") == project.ids("tasks/outer") == [outer]
+    assert project.ids("tasks/outer/environment/suite/one") == [one]
+    assert project.ids(one) == [one]
+    assert project.ids("tasks/outer/environment") == [one, two]
+    assert project.ids("tasks", "tasks/outer/environment/suite/two") == [outer, two]
+    assert "not found" in project.run("tasks/outer/tests").stderr.str()
+    assert not (project.root / "ran-on-the-host").exists()
+    project.run(one, "--bf-sandbox=local").assert_outcomes(passed=1)
+
+
 def test_tasks_are_found_in_directories_below_each_other_and_behind_links(collected: list[str]) -> None:
     assert [nodeid for nodeid in collected if nodeid.startswith("tasks/") and "test_" not in nodeid] == [
         "tasks/alpha/task.toml::oracle",
@@ -218,6 +235,27 @@ def test_an_unknown_key_is_a_warning_with_a_hint(broken_run: pytest.RunResult) -
     broken_run.stdout.re_match_lines([r".*tasks/misspelt/task\.toml:3: .*memory_bm.*did you mean memory_mb\?"])
 
 
+@pytest.mark.parametrize("workers", [(), ("-n", "2")])
+def test_equal_warnings_are_told_once_with_the_first_place_and_a_count(
+    new_project: Callable[..., Project], workers: tuple[str, ...]
+) -> None:
+    project = new_project(ini="")
+    for name in ("a", "b"):
+        project.task(f"tasks/{name}", toml='[[artifacts]]\nsource = "/x"\nkeep = 1\n' * 2)
+    project.task("tasks/c", toml='artifacts = [{source = "/x", keep = 1}]\n[environment]\nmemory_bm = 1\n')
+    done = project.run("tasks", "--bf-agent=nop", *workers)
+    done.stdout.fnmatch_lines(
+        [
+            "tasks/a/task.toml:4",
+            "*TaskFileWarning: ??artifacts?? keep is not a known key; known: * (the first of 5 in 3 tasks)",
+            "*keep = 1",
+            "tasks/c/task.toml:4",
+            "*TaskFileWarning: ?environment? memory_bm is not a known key; did you mean memory_mb?",
+        ]
+    )
+    assert done.stdout.str().count("TaskFileWarning") == 2
+
+
 def test_a_warning_that_is_made_an_error_is_one_of_its_task_only(project: Project) -> None:
     project.task("tasks/misspelt", toml="[environment]\nmemory_bm = 1\n")
     project.task("tasks/whole")
@@ -247,10 +285,10 @@ def test_a_task_that_pytest_passes_over_for_its_name_is_told(new_project: Callab
     for name in ("build", "dist", ".hidden", "plain"):
         project.task(f"tasks/{name}")
     write_native_task(project.root / "tasks/venv")
-    told = "TaskFileWarning: tasks/{}: pytest passes over directories called {}; give the task another name*"
+    told = "*TaskFileWarning: pytest passes over directories called {}; give the task another name*"
     done = project.run("tasks", "--collect-only")
-    for name in ("build", "dist", "venv"):
-        done.stdout.fnmatch_lines([f"*{told.format(name, name)}"])
+    for file in ("build/task.toml", "dist/task.toml", "venv/task.md"):
+        done.stdout.fnmatch_lines([f"tasks/{file}:1", told.format(file.partition("/")[0])])
     assert done.stdout.str().count("TaskFileWarning") == 3
     assert project.run("tasks", "--collect-only", "--ignore=tasks/build").stdout.str().count("Warning") == 0
     wanted = project.ids("tasks", "-o", "norecursedirs=dist")

@@ -96,6 +96,16 @@ def test_strict_makes_it_an_error(make_task):
     assert [problem.severity for problem in caught.value.problems] == ["error"]
 
 
+def test_what_a_file_says_wrongly_several_times_is_one_line(make_task):
+    path = make_task('[environment]\ncpus = "x"\n' + '[[artifacts]]\nsource = "/x"\nkeep = 1\n' * 8)
+    with pytest.raises(TaskError) as caught:
+        load_task(path)
+    assert len(caught.value.problems) == 9
+    _, line = str(caught.value).splitlines()
+    assert line.startswith(f"{path}/task.toml:5: [[artifacts]] keep is not a known key; known: ")
+    assert line.endswith(" (also in line 8, 11, 14, 17, 20 and 2 more)")
+
+
 def test_metadata_env_and_headers_are_free(make_task):
     toml = """
 [metadata]
