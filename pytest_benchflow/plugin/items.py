@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pluggy
 import pytest
 
+from pytest_benchflow.core.text import distinct_names
 from pytest_benchflow.plugin.outcome import judge
 from pytest_benchflow.plugin.resolve import modified_task, trials_of
 from pytest_benchflow.plugin.stash import as_pytest_outcome, expect_type, get_session
@@ -94,6 +95,8 @@ class RolloutItem(pytest.Function):
 
     summary: TaskSummary
     cell: Cell
+    namesake: str | None = None
+    """What the task is called where another task of the run has the same name."""
 
     @property
     def ihook(self) -> pluggy.HookRelay:
@@ -103,7 +106,19 @@ class RolloutItem(pytest.Function):
 
     def reportinfo(self) -> tuple[os.PathLike[str] | str, int | None, str]:
         """Point at the task file instead of this module."""
-        return self.path, 0, f"{self.summary.name} {self.name}"
+        return self.path, 0, f"{self.namesake or self.summary.name} {self.name}"
+
+
+def name_apart(items: Iterable[pytest.Item]) -> None:
+    """Give tasks of one name a longer one, so that every heading says which it is."""
+    rollouts = [item for item in items if isinstance(item, RolloutItem)]
+    tasks = {(item.summary.name, item.nodeid.rpartition("/")[0]) for item in rollouts}
+    if len({name for name, _ in tasks}) == len(tasks):
+        return
+    names = distinct_names(tasks)
+    for item in rollouts:
+        name = names[item.summary.name, item.nodeid.rpartition("/")[0]]
+        item.namesake = name if name != item.summary.name else None
 
 
 class TaskFile(pytest.Module):

@@ -64,7 +64,7 @@ def list_cells(session: pytest.Session, run: BenchSession) -> bool:
         for line in DryRun(run, items).lines():
             reporter.line(line)
         if session.testsfailed:
-            reporter.line(f"not listed, because they are broken: {session.testsfailed}; see the errors")
+            reporter.line(f"not listed: {session.testsfailed} that could not be collected, see the errors")
     return True
 
 
@@ -123,7 +123,7 @@ class DryRun:
         try:
             task = run.task_of(item)
             if (reason := agent.skip_reason(task)) is not None:
-                return f"will be skipped: {reason}"
+                return f"will be skipped: {reason.removesuffix(f' for {task.short_name}')}"
             refuse_unsupported(task, self._backend, [agent])
             require_variables(task)
             if not agent.calls_model:

@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import os
 import time
 import uuid
 from collections.abc import Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -23,6 +25,7 @@ from pytest_benchflow.plugin.controller import is_of_task_file
 from pytest_benchflow.plugin.resolve import (
     choose_agents,
     default_concurrency,
+    longer_named,
     marked_task,
     modified_task,
     rollout_config,
@@ -361,6 +364,12 @@ class BenchSession:
 
     def _earlier(self, config: RolloutConfig, task: Task) -> RolloutResult | None:
         result = self.job.finished(config, task)
+        if result is None and self.settings.resume:
+            # Whether the task had a namesake then is not known: what is collected may differ from run to run.
+            path = os.path.relpath(task.path, self.config.rootpath)
+            is_plain = config.rollout_name is None
+            other = longer_named(config, task, path) if is_plain else replace(config, rollout_name=None)
+            result = self.job.finished(other, task)
         if result is not None:
             self.reused.add(config.key)
         return result

@@ -12,6 +12,8 @@ from collections.abc import Callable
 import pytest
 from project import Project, write_files, write_native_task
 
+from pytest_benchflow.jobs import collect_metrics
+
 HOST_TEST = "from pathlib import Path\nPath('ran-on-the-host').write_text('x')\ndef test_outputs(): pass\n"
 
 
@@ -263,6 +265,27 @@ def test_a_warning_that_is_made_an_error_is_one_of_its_task_only(project: Projec
     assert done.ret == pytest.ExitCode.INTERRUPTED
     done.stdout.fnmatch_lines(["tasks/whole/task.toml::oracle", "*ERROR collecting tasks/misspelt/task.toml*"])
     assert "pytest_benchflow/" not in done.stdout.str()
+
+
+def test_tasks_of_one_name_are_told_apart_in_headings_directories_and_metrics(project: Project) -> None:
+    for path in ("tasks/a/same", "tasks/b/same", "tasks/other"):
+        project.task(path)
+    job = ("--bf-agent=nop", "--bf-job-name=night", "--bf-resume")
+    done = project.run("tasks", "--bf-agent=nop", "--bf-job-name=night", "--junitxml=r.xml", "-n", "2")
+    text = done.stdout.str()
+    for heading in ("same (a/same) nop", "same (b/same) nop", "other nop"):
+        assert f"_ {heading} _" in text
+    names = sorted(path.name.rpartition("__")[0] for path in (project.root / "jobs/night").iterdir() if path.is_dir())
+    assert names == ["other", "same-tasks-a-same", "same-tasks-b-same"]
+    cases = [*ET.parse(project.root / "r.xml").iter("testcase")]
+    assert len({(case.get("classname"), case.get("name")) for case in cases}) == 3
+    metrics = collect_metrics(project.root / "jobs/night").summary()
+    assert metrics["failed_tasks"] == ["other", "same (a/same)", "same (b/same)"]
+    assert isinstance(metrics["by_task"], dict)
+    assert sorted(metrics["by_task"]) == metrics["failed_tasks"]
+    assert "1 of 1 scores are of an earlier run" in project.run("tasks/a", *job).stdout.str()
+    project.task("tasks/c/other")
+    assert "3 of 4 scores are of an earlier run" in project.run("tasks", *job).stdout.str()
 
 
 def test_a_name_that_nothing_can_show_is_an_error_of_that_task_only(project: Project) -> None:

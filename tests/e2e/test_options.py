@@ -96,7 +96,7 @@ def test_a_dry_run_asks_the_sandbox_about_every_environment_and_lists_what_is_no
             "tasks/go/task.toml::oracle  see (1)",
             "tasks/sound/task.toml::oracle  ready",
             "3 rollouts on picky, 1 of them ready*",
-            "not listed, because they are broken: 1; see the errors",
+            "not listed: 1 that could not be collected, see the errors",
             "tasks/broken/task.toml:3: *timeout_sec is*",
         ]
     )
