@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,9 +33,9 @@ def check(paths: Sequence[Path], *, strict: bool) -> int:
             broken += 1
         for problem in problems:
             part = "" if problem.line else os.path.relpath(problem.file, directory)
-            equal.setdefault((part, _line(problem)), []).append(problem)
-    for (_, line), problems in equal.items():
-        print(f"{problems[0].place}: {line}", *_others(problems), sep="\n", file=sys.stderr)
+            equal.setdefault((part, re.sub('".*?"', "", _line(problem))), []).append(problem)
+    for problems in equal.values():
+        print(f"{problems[0].place}: {_line(problems[0])}", *_others(problems), sep="\n", file=sys.stderr)
     if empty := [str(path) for path, tasks in tasks_by_path.items() if not tasks]:
         print(f"no task in {', '.join(empty)}; a task has a task.toml or a task.md", file=sys.stderr)
     if good or broken:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 
 import pytest
 
@@ -32,10 +33,17 @@ class TaskWarnings:
     def tell(self) -> None:
         """Warn once of everything, at the place where it is first."""
         for text, problems in self._equal.items():
-            files, first = {problem.file for problem in problems}, problems[0]
-            where = "this file" if len(files) == 1 else f"{len(files)} tasks"
-            _warn(first, text if len(problems) == 1 else f"{text} (the first of {len(problems)} in {where})")
+            _warn(problems[0], f"{text}{_count(problems)}")
         self._equal.clear()
+
+
+def _count(problems: Sequence[Problem]) -> str:
+    n_problems, n_tasks = len(problems), len({problem.file for problem in problems})
+    if n_problems == 1:
+        return ""
+    if n_problems == n_tasks:
+        return f" (the same in {n_tasks - 1:,} more task{'' if n_tasks == 2 else 's'})"
+    return f" (the first of {n_problems:,} in {'this file' if n_tasks == 1 else f'{n_tasks:,} tasks'})"
 
 
 def _warn(problem: Problem, text: str) -> None:

@@ -227,7 +227,7 @@ def test_checking_tasks_tells_equal_problems_once(
     tmp_path: Path, make_task: Make, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(13):
-        make_task(f"tasks/t{number:02}", toml="[agent]\ntimeot_sec = 1\n[environment]\ncpus = 'x'\n")
+        make_task(f"tasks/t{number:02}", toml=f"[agent]\ntimeot_sec = 1\n[environment]\ncpus = 'x{number}'\n")
     for name in "uv":
         (make_task(f"tasks/{name}") / "instruction.md").unlink()
     monkeypatch.chdir(tmp_path)

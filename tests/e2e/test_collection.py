@@ -245,6 +245,7 @@ def test_equal_warnings_are_told_once_with_the_first_place_and_a_count(
     for name in ("a", "b"):
         project.task(f"tasks/{name}", toml='[[artifacts]]\nsource = "/x"\nkeep = 1\n' * 2)
     project.task("tasks/c", toml='artifacts = [{source = "/x", keep = 1}]\n[environment]\nmemory_bm = 1\n')
+    project.task("tasks/d", toml="[environment]\nmemory_bm = 1\n")
     done = project.run("tasks", "--bf-agent=nop", *workers)
     done.stdout.fnmatch_lines(
         [
@@ -252,7 +253,7 @@ def test_equal_warnings_are_told_once_with_the_first_place_and_a_count(
             "*TaskFileWarning: ??artifacts?? keep is not a known key; known: * (the first of 5 in 3 tasks)",
             "*keep = 1",
             "tasks/c/task.toml:4",
-            "*TaskFileWarning: ?environment? memory_bm is not a known key; did you mean memory_mb?",
+            "*TaskFileWarning: ?environment? memory_bm is *; did you mean memory_mb? (the same in 1 more task)",
         ]
     )
     assert done.stdout.str().count("TaskFileWarning") == 2
