@@ -69,7 +69,10 @@ def test_a_task_inside_of_a_task_is_collected_if_it_is_named(new_project: Callab
     assert project.ids("tasks", "tasks/outer/environment/suite/two") == [outer, two]
     assert "not found" in project.run("tasks/outer/tests").stderr.str()
     assert not (project.root / "ran-on-the-host").exists()
-    project.run(one, "--bf-sandbox=local").assert_outcomes(passed=1)
+    (project.root / "tasks/borrower").mkdir()
+    for part in ("task.toml", "instruction.md", "environment", "tests", "solution"):
+        (project.root / "tasks/borrower" / part).symlink_to(f"../outer/{part}")
+    project.run(one, "tasks/borrower").assert_outcomes(passed=2)
 
 
 def test_tasks_are_found_in_directories_below_each_other_and_behind_links(collected: list[str]) -> None:
