@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytest_benchflow.configfile import Problem
+
+_SHOWN_PLACES = {"warning": 10, "error": 100}
 
 
 def check(paths: Sequence[Path], *, strict: bool) -> int:
@@ -14,21 +22,37 @@ def check(paths: Sequence[Path], *, strict: bool) -> int:
 
     tasks_by_path = {path: [*find_tasks(path.parent if _is_task_file(path) else path)] for path in paths}
     good = broken = 0
+    equal: dict[tuple[str, str], list[Problem]] = {}
     for directory in dict.fromkeys(task for tasks in tasks_by_path.values() for task in tasks):
+        problems: Sequence[Problem]
         try:
-            task = load_task(directory, strict=strict)
-        except TaskError as error:
-            print(error, file=sys.stderr)
-            broken += 1
-        else:
+            problems = load_task(directory, strict=strict).warnings
             good += 1
-            for problem in task.warnings:
-                print(f"{problem} (warning)", file=sys.stderr)
+        except TaskError as error:
+            problems = error.problems
+            broken += 1
+        for problem in problems:
+            part = "" if problem.line else os.path.relpath(problem.file, directory)
+            equal.setdefault((part, re.sub('".*?"', "", _line(problem))), []).append(problem)
+    for problems in equal.values():
+        print(f"{problems[0].place}: {_line(problems[0])}", *_others(problems), sep="\n", file=sys.stderr)
     if empty := [str(path) for path, tasks in tasks_by_path.items() if not tasks]:
         print(f"no task in {', '.join(empty)}; a task has a task.toml or a task.md", file=sys.stderr)
     if good or broken:
         print(f"{good + broken} tasks, {broken} broken")
     return 2 if empty else 1 if broken else 0
+
+
+def _line(problem: Problem) -> str:
+    return f"{problem.text} (warning)" if problem.severity == "warning" else problem.text
+
+
+def _others(problems: Sequence[Problem]) -> list[str]:
+    """Return one line that counts the places with the same problem and names some of them; nothing for one place."""
+    places = [problem.place for problem in problems[1:]]
+    limit = _SHOWN_PLACES[problems[0].severity]
+    more = ", …" if len(places) > limit else ""
+    return [f"  and {len(places):,} more: {', '.join(places[:limit])}{more}"] if places else []
 
 
 def _is_task_file(path: Path) -> bool:

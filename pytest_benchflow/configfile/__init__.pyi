@@ -4,6 +4,7 @@ from .env_templates import missing_variables as missing_variables
 from .env_templates import resolve_env as resolve_env
 from .env_templates import resolve_headers as resolve_headers
 from .problems import Problem as Problem
+from .problems import Severity as Severity
 from .problems import TaskError as TaskError
 from .problems import as_errors as as_errors
 from .problems import in_order as in_order

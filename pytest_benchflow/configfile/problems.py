@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 
 Severity = Literal["error", "warning"]
+_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +27,19 @@ class Problem:
     fix: str | None = None
     severity: Severity = "error"
 
-    def __str__(self) -> str:
-        place = display(self.file) if self.line is None else f"{display(self.file)}:{self.line}"
+    @property
+    def place(self) -> str:
+        """Where it is, as short as the user would write it."""
+        return display(self.file) if self.line is None else f"{display(self.file)}:{self.line}"
+
+    @property
+    def text(self) -> str:
+        """What it is and what to do, wherever it is."""
         what = self.reason if self.key is None else f"{self.key} {self.reason}"
-        return f"{place}: {what}; {self.fix}" if self.fix else f"{place}: {what}"
+        return f"{what}; {self.fix}" if self.fix else what
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.text}"
 
 
 class TaskError(BenchflowError):
@@ -39,7 +49,7 @@ class TaskError(BenchflowError):
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = in_order(problems)
-        super().__init__("\n".join(map(str, self.problems)))
+        super().__init__("\n".join(summary_lines(self.problems)))
 
     def __reduce__(self) -> tuple[type[TaskError], tuple[tuple[Problem, ...]]]:
         return TaskError, (self.problems,)
@@ -48,6 +58,20 @@ class TaskError(BenchflowError):
 def in_order(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     """Sort problems the way one reads files."""
     return tuple(sorted(problems, key=lambda problem: (problem.file, problem.line or 0)))
+
+
+def summary_lines(problems: Iterable[Problem]) -> list[str]:
+    """Return a line for each problem; those that a file has several times are one, with the other lines."""
+    equal: dict[tuple[str, str], list[Problem]] = {}
+    for problem in problems:
+        equal.setdefault((problem.file, problem.text), []).append(problem)
+    return [_counted(*same) for same in equal.values()]
+
+
+def _counted(first: Problem, *others: Problem) -> str:
+    lines = [str(problem.line) for problem in others if problem.line not in (None, first.line)]
+    more = f" and {len(lines) - _SHOWN} more" if len(lines) > _SHOWN else ""
+    return f"{first} (also in line {', '.join(lines[:_SHOWN])}{more})" if lines else str(first)
 
 
 def as_errors(problems: Iterable[Problem]) -> list[Problem]:

@@ -114,6 +114,9 @@ class KeyUpgrade(Protocol):
     def as_written(self, data: object, path: Path) -> Path:
         """Return a path of the model in the spelling that the file uses."""
 
+    def hint(self, path: Path, source: Source) -> str | None:
+        """Return where an unknown key belongs, if that is known better than by its name."""
+
 
 def validate_model(
     source: Source,
@@ -134,7 +137,8 @@ def validate_model(
     if older is not None:
         content = older.upgrade(content, report)
     for path in unknown_keys(content, model):
-        report(path, "is not a known key", advise(path, model, source), unknown)
+        known = older.hint(path, source) if older is not None else None
+        report(path, "is not a known key", known or advise(path, model, source), unknown)
     return fit(model, content, report), problems
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import itertools
 import os
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -80,10 +82,30 @@ def write_atomically(path: Path, text: str, *, errors: str = "strict") -> None:
         raise
 
 
-COMPOSE_FILES = ("docker-compose.yaml", "docker-compose.yml")
+COMPOSE_FILE = "docker-compose.yaml"
+_COPY = re.compile(r"^[ \t]*(?:COPY|ADD)[ \t]+(.+)$", re.IGNORECASE | re.MULTILINE)
 
 
 def compose_file(directory: Path | None) -> Path | None:
-    """Return the compose file of an environment, None if it is one container."""
-    paths = [directory / name for name in COMPOSE_FILES] if directory is not None else []
-    return next((path for path in paths if path.is_file()), None)
+    """Return the compose file of an environment, None if it is one container: a file the image gets is only data."""
+    if directory is None or not (directory / COMPOSE_FILE).is_file() or is_copied(directory, COMPOSE_FILE):
+        return None
+    return directory / COMPOSE_FILE
+
+
+def is_copied(directory: Path, name: str) -> bool:
+    """Return whether the Dockerfile copies a compose file of its context, and by more than a `*` for everything."""
+    try:
+        text = (directory / "Dockerfile").read_text("utf-8", errors="replace")
+    except OSError:
+        return False
+    for arguments in _COPY.findall(re.sub(r"\\[ \t]*\n", " ", text)):
+        words = re.findall(r'[^\s"\[\],]+', arguments)
+        sources = [word.removeprefix("./") for word in words[:-1] if not word.startswith("--")]
+        if not any(word.startswith("--from") for word in words) and any(_names(word, name) for word in sources):
+            return True
+    return False
+
+
+def _names(pattern: str, name: str) -> bool:
+    return "compose" in pattern and fnmatch.fnmatchcase(name, pattern)

@@ -41,6 +41,24 @@ def tail(path: Path, *, lines: int = 20, max_bytes: int = 8000) -> str | None:
     return "\n".join(last) or None
 
 
+def distinct_names(named: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """Return for each pair of a name and a path the name, with as much of the path as tells it from its namesakes."""
+    paths: dict[str, set[str]] = {}
+    pairs = dict.fromkeys(named)
+    for name, path in pairs:
+        paths.setdefault(name, set()).add(path)
+    return {
+        (name, path): name if len(paths[name]) == 1 else f"{name} ({_distinct_end(path, paths[name])})"
+        for name, path in pairs
+    }
+
+
+def _distinct_end(path: str, others: set[str]) -> str:
+    parts = path.strip("/").split("/")
+    ends = ("/".join(parts[-length:]) for length in range(1, len(parts) + 1))
+    return next((end for end in ends if sum(f"/{other}".endswith(f"/{end}") for other in others) == 1), path)
+
+
 def closest(word: str, known: Iterable[str]) -> str | None:
     """Return the known word nearest to `word`, if any is near."""
     by_lower = {name.lower(): name for name in known}

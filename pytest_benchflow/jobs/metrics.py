@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from pytest_benchflow.core.errors import Category
+from pytest_benchflow.core.text import distinct_names
 from pytest_benchflow.jobs.results import latest_attempts, outcome_class, read_results
 
 if TYPE_CHECKING:
@@ -250,10 +251,11 @@ class BenchmarkMetrics:
             {"agent": agent, "model": model, "scene": scene, **_numbers(BenchmarkMetrics(tuple(members)))}
             for (agent, model, scene), members in configurations.items()
         ]
-        tasks = _grouped(self.results, lambda r: r.task_name)
+        names = _task_names(self.results)
+        tasks = _grouped(self.results, lambda r: names[r.task_name, r.task_path])
         by_task: dict[str, Json] = {name: _of_task(members) for name, members in tasks.items()}
         tasks_by_class: dict[str, Json] = {
-            f"{name}_tasks": [*_names(self.results, name)]
+            f"{name}_tasks": [*_names(self.results, name, names)]
             for name in ("passed", "failed", "errored", "verifier_errored")
         }
         return {**labels, **_numbers(self), **tasks_by_class, "by_configuration": by_configuration, "by_task": by_task}
@@ -337,8 +339,13 @@ def _joined(names: Iterable[str | None]) -> str:
     return ", ".join(dict.fromkeys(name for name in names if name))
 
 
-def _names(results: Sequence[RolloutResult], name: str) -> list[str]:
-    return sorted({result.task_name for result in results if outcome_class(result) == name})
+def _task_names(results: Sequence[RolloutResult]) -> dict[tuple[str, str], str]:
+    """Return what each task is called, by its name and path: two tasks of one name are two."""
+    return distinct_names((result.task_name, result.task_path) for result in results)
+
+
+def _names(results: Sequence[RolloutResult], name: str, names: Mapping[tuple[str, str], str]) -> list[str]:
+    return sorted({names[r.task_name, r.task_path] for r in results if outcome_class(r) == name})
 
 
 def _breakdown(results: Sequence[RolloutResult], name: str) -> dict[str, Json]:

@@ -85,6 +85,15 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     return collect_file(file_path, parent)
 
 
+@pytest.hookimpl(tryfirst=True, specname="pytest_collection_modifyitems")
+def pytest_collection_modifyitems_first(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tell tasks of one name apart before anybody asks for the names of items."""
+    if existing_run(config) is not None:
+        from pytest_benchflow.plugin.items import name_apart
+
+        name_apart(items)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep the tasks that a job file names, and of these this machine's slice."""
@@ -100,10 +109,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Remember what the task files said."""
+    """Remember what the task files said, and warn of what they should not say."""
     run = existing_run(session.config)
     if run is not None:
-        run.save_index()
+        run.after_collection()
 
 
 def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> list[str]:

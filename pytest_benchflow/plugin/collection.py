@@ -10,7 +10,7 @@ import re
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
@@ -121,15 +121,15 @@ def outside_of_tasks(early_config: pytest.Config) -> Generator[None]:
 
 
 def _whole(path: str) -> str | None:
-    """Return the file of the task, or the directory of the results, that a path is in; None if it is in none."""
-    directory = os.path.normpath(path)
+    """Return the file of the outermost task, or the directory of the results, that a path is in; None if in none."""
+    directory, whole = os.path.normpath(path), None
     while directory != (above := os.path.dirname(directory)):
         if holds_results(directory):
-            return directory
-        if any(os.path.lexists(f"{directory}/{name}") for name in TASK_FILES) and (file := _checked(directory)):
-            return file
+            whole = directory
+        elif any(os.path.lexists(f"{directory}/{name}") for name in TASK_FILES):
+            whole = _checked(directory) or whole
         directory = above
-    return None
+    return whole
 
 
 def _checked(directory: str) -> str | None:
@@ -172,14 +172,69 @@ def collect_file(path: Path, parent: pytest.Collector) -> pytest.Collector | Non
     return None if summary is None or _task_file(summary, directory) != path else _node(parent, path, summary)
 
 
+class Arguments(NamedTuple):
+    """The paths that pytest was given; its own list leaves out those inside of others, and a task hides its inside."""
+
+    paths: frozenset[Path]
+    with_parents: frozenset[Path]
+
+    @classmethod
+    def of(cls, config: pytest.Config) -> Arguments:
+        """Return those of a run."""
+        if _ARGUMENTS not in config.stash:
+            here = str(config.invocation_params.dir)
+            words = (str(arg).partition("::")[0] for arg in config.args)
+            paths = frozenset(Path(os.path.normpath(os.path.join(here, word))) for word in words)
+            config.stash[_ARGUMENTS] = cls(paths, paths.union(*(path.parents for path in paths)))
+        return config.stash[_ARGUMENTS]
+
+
+_ARGUMENTS = pytest.StashKey[Arguments]()
+
+
 class TaskDirectory(pytest.Directory):
-    """A task: it yields its task file and hides everything else from pytest."""
+    """A task: it yields its task file and hides everything else from pytest, but tasks inside that somebody names."""
 
     found: TaskSummary | TaskError
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
-        """Yield the task file alone."""
+        """Yield the task file, and what leads to tasks inside that are arguments of pytest."""
         yield _node(self, _task_file(self.found, str(self.path)), self.found)
+        yield from _named_inside(self)
+
+
+class InsideOfTask(pytest.File):
+    """A directory inside of a task that leads to another task; no `Directory`, whose conftest pytest would load."""
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        """Yield the task that it is, else those below it, and what else arguments of pytest name there."""
+        directory = str(self.path)
+        found = _read(directory, self, _task_files_in(directory))
+        if found is not None:
+            yield _node(self, _task_file(found, directory), found)
+        elif self.path in Arguments.of(self.config).paths:
+            from pytest_benchflow.tasks import find_tasks
+
+            for path in find_tasks(directory):
+                yield InsideOfTask.from_parent(self, path=path)
+            return
+        yield from _named_inside(self)
+
+
+def _named_inside(node: pytest.Directory | pytest.File) -> Iterator[pytest.Collector]:
+    """Yield the directories of a task that arguments of pytest name, or that lead to those."""
+    for entry in sorted(_entries(node.path), key=lambda entry: entry.name):
+        path = Path(entry.path)
+        if entry.is_dir() and path in Arguments.of(node.config).with_parents and _leads_to_task(node, path):
+            yield InsideOfTask.from_parent(node, path=path)
+
+
+def _leads_to_task(node: pytest.Directory | pytest.File, path: Path) -> bool:
+    if path not in Arguments.of(node.config).paths:
+        return True
+    from pytest_benchflow.tasks import find_tasks
+
+    return next(find_tasks(path), None) is not None
 
 
 class ResultsDirectory(pytest.Directory):
@@ -201,6 +256,7 @@ class TaskFolder(pytest.Directory):
     def _inside(self) -> Iterator[pytest.Item | pytest.Collector]:
 
         ignored, session, ihook = Ignored(self), self.session, self.ihook
+        named = Arguments.of(self.config).with_parents
         # pytest learns the fixtures of the folder's own conftest only after this, too late for items made here.
         at_once = not os.path.lexists(self.path / "conftest.py")
         for entry in self._entries():
@@ -210,7 +266,7 @@ class TaskFolder(pytest.Directory):
             if task_files and not is_printable_name(entry.name):
                 yield UnprintableTask.of(self, path)
                 continue
-            if not session.isinitpath(path, with_parents=is_dir):
+            if not session.isinitpath(path, with_parents=is_dir) and path not in named:
                 if ignored(entry, path, task_files):
                     if task_files and ignored.is_by_accident(entry.name):
                         yield SkippedByName.from_parent(self, path=path)
@@ -220,7 +276,7 @@ class TaskFolder(pytest.Directory):
                     continue
             if is_dir and not os.access(path, os.X_OK):
                 yield UnreadableDirectory.from_parent(self, path=path)
-            elif is_dir and _contains_itself(entry):
+            elif is_dir and _is_loop(entry):
                 yield BrokenLink.from_parent(self, path=path)
             elif is_dir:
                 directory: pytest.Collector | None = ihook.pytest_collect_directory(path=path, parent=self)
@@ -256,10 +312,13 @@ class SkippedByName(pytest.File):
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
         """Warn of it."""
-        from pytest_benchflow.plugin.items import warn
+        from pytest_benchflow.configfile import Problem
+        from pytest_benchflow.plugin.stash import get_session
 
-        advice = "give the task another name, or set norecursedirs"
-        warn(self, f"{self.nodeid}: pytest passes over directories called {self.path.name}; {advice}")
+        file = f"{self.path}/{_task_files_in(str(self.path))[0]}"
+        reason = f"pytest passes over directories called {self.path.name}"
+        problem = Problem(file, 1, None, reason, "give the task another name, or set norecursedirs", "warning")
+        get_session(self.config).task_warnings.add(self, problem)
         return []
 
 
@@ -351,8 +410,9 @@ def is_printable_name(name: str) -> bool:
     return printable(name) == name and not any(mark in name for mark in "\n\t")
 
 
-def _contains_itself(entry: os.DirEntry[str]) -> bool:
+def _is_loop(entry: os.DirEntry[str]) -> bool:
     if not entry.is_symlink():
         return False
-    target, here = os.path.realpath(entry.path), os.path.realpath(os.path.dirname(entry.path))
-    return os.path.commonpath([target, here]) == target
+    from pytest_benchflow.tasks import is_loop
+
+    return is_loop(entry.path)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pluggy
 import pytest
 
+from pytest_benchflow.core.text import distinct_names
 from pytest_benchflow.plugin.outcome import judge
 from pytest_benchflow.plugin.resolve import modified_task, trials_of
 from pytest_benchflow.plugin.stash import as_pytest_outcome, expect_type, get_session
@@ -94,6 +95,8 @@ class RolloutItem(pytest.Function):
 
     summary: TaskSummary
     cell: Cell
+    namesake: str | None = None
+    """What the task is called where another task of the run has the same name."""
 
     @property
     def ihook(self) -> pluggy.HookRelay:
@@ -103,7 +106,19 @@ class RolloutItem(pytest.Function):
 
     def reportinfo(self) -> tuple[os.PathLike[str] | str, int | None, str]:
         """Point at the task file instead of this module."""
-        return self.path, 0, f"{self.summary.name} {self.name}"
+        return self.path, 0, f"{self.namesake or self.summary.name} {self.name}"
+
+
+def name_apart(items: Iterable[pytest.Item]) -> None:
+    """Give tasks of one name a longer one, so that every heading says which it is."""
+    rollouts = [item for item in items if isinstance(item, RolloutItem)]
+    tasks = {(item.summary.name, item.nodeid.rpartition("/")[0]) for item in rollouts}
+    if len({name for name, _ in tasks}) == len(tasks):
+        return
+    names = distinct_names(tasks)
+    for item in rollouts:
+        name = names[item.summary.name, item.nodeid.rpartition("/")[0]]
+        item.namesake = name if name != item.summary.name else None
 
 
 class TaskFile(pytest.Module):
@@ -144,7 +159,7 @@ class TaskFile(pytest.Module):
         summary = self._modified(self._found)
         run = get_session(self.config)
         for problem in summary.warnings:
-            warn(self, str(problem))
+            run.task_warnings.add(self, problem)
         trials = trials_of(run, self.nodeid.rpartition("/")[0], summary.name, summary.run)
         marks = _task_marks(summary.tags, summary.run, self.config.pluginmanager.hasplugin("timeout"))
         return [self._item(summary, cell, marks, run.sandbox_name, run.settings.selftest) for cell in run.cells(trials)]
@@ -197,18 +212,6 @@ def _known_fixtures(node: TaskFile, template: Callable[..., None]) -> object | N
 def _remember_fixtures(node: TaskFile, template: Callable[..., None], item: RolloutItem) -> None:
     assert node.parent is not None
     node.parent.stash.setdefault(_FIXTURES, {}).setdefault(template, fixture_info(item))
-
-
-class TaskFileWarning(pytest.PytestWarning):
-    """A task file has a key or value without a meaning."""
-
-
-def warn(node: pytest.Collector, text: str) -> None:
-    """Warn of something about a task."""
-    try:
-        node.warn(TaskFileWarning(text))
-    except TaskFileWarning:  # pytest was asked to make errors of warnings
-        raise node.CollectError(text) from None
 
 
 @lru_cache(maxsize=1024)

@@ -142,8 +142,15 @@ def rollout_config(session: BenchSession, node: pytest.Item, task: Task) -> Roll
         key=node.nodeid,
         **values,
     )
+    if getattr(node, "namesake", None) is not None:
+        config = longer_named(config, task, path)
     changed = node.ihook.pytest_bf_modify_config(config=config, task=task)
     return config if changed is None else expect_type(changed, RolloutConfig, "pytest_bf_modify_config", "returned")
+
+
+def longer_named(config: RolloutConfig, task: Task, path: str) -> RolloutConfig:
+    """Return the configuration with the path in the name of the rollout's directory, for a task that has a namesake."""
+    return replace(config, rollout_name=config.name_for(f"{task.short_name}-{path}"))
 
 
 def modified_task(node: pytest.Item | pytest.Collector, task: Task) -> Task:

@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import os
 import time
 import uuid
 from collections.abc import Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -23,6 +25,7 @@ from pytest_benchflow.plugin.controller import is_of_task_file
 from pytest_benchflow.plugin.resolve import (
     choose_agents,
     default_concurrency,
+    longer_named,
     marked_task,
     modified_task,
     rollout_config,
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
     from pytest_benchflow.agents import AgentRegistry
     from pytest_benchflow.jobs import Cell, Engine, Job, SceneChoice
     from pytest_benchflow.plugin.run_loop import Ahead
+    from pytest_benchflow.plugin.task_warnings import TaskWarnings
     from pytest_benchflow.rollout import OnPhase, Resources, Rollout, RolloutFile, RolloutResult
     from pytest_benchflow.sandboxes import SandboxRegistry
     from pytest_benchflow.tasks import RunHints, Task, TaskIndex
@@ -152,6 +156,13 @@ class BenchSession:
             return TaskIndex.load(cache.mkdir("benchflow") / "tasks.json" if cache is not None else None)
         except OSError:  # a project that cannot be written to can still be run
             return TaskIndex()
+
+    @cached_property
+    def task_warnings(self) -> TaskWarnings:
+        """What the task files are warned of."""
+        from pytest_benchflow.plugin.task_warnings import TaskWarnings
+
+        return TaskWarnings()
 
     @cached_property
     def sources(self) -> list[str]:
@@ -281,10 +292,14 @@ class BenchSession:
 
         return [choice_of(file) for file in self.scenes.values()]
 
-    def save_index(self) -> None:
-        """Keep what the task files said for the next collection; one worker does it for all."""
-        if "index" in self.__dict__ and getattr(self.config, "workerinput", {}).get("workerid", "gw0") == "gw0":
+    def after_collection(self) -> None:
+        """Keep what the task files said for the next one, and tell their warnings; one worker does it for all."""
+        if getattr(self.config, "workerinput", {}).get("workerid", "gw0") != "gw0":
+            return
+        if "index" in self.__dict__:
             self.index.save()
+        if "task_warnings" in self.__dict__:
+            self.task_warnings.tell()
 
     async def preflight(self) -> None:
         """Raise one clear error if no rollout could start: no sandbox works here, or the job's name is taken."""
@@ -349,6 +364,12 @@ class BenchSession:
 
     def _earlier(self, config: RolloutConfig, task: Task) -> RolloutResult | None:
         result = self.job.finished(config, task)
+        if result is None and self.settings.resume:
+            # Whether the task had a namesake then is not known: what is collected may differ from run to run.
+            path = os.path.relpath(task.path, self.config.rootpath)
+            is_plain = config.rollout_name is None
+            other = longer_named(config, task, path) if is_plain else replace(config, rollout_name=None)
+            result = self.job.finished(other, task)
         if result is not None:
             self.reused.add(config.key)
         return result

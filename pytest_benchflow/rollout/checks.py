@@ -98,11 +98,20 @@ def _require_network(task: Task, can: Capabilities, agents: Sequence[Agent]) -> 
 def _refuse_policies(task: Task, agents: Sequence[Agent]) -> None:
     """Refuse rules of the [benchflow] table that are not enforced here: without them scores mean something else."""
     keys = (*_POLICIES, *(_POLICIES_OF_AGENTS if any(agent.calls_model for agent in agents) else ()))
-    if rules := [key for key in keys if getattr(task.config.benchflow, key)]:
+    if rules := [_rule(task, key) for key in keys if getattr(task.config.benchflow, key)]:
         raise UnsupportedError(
             f"{task.file}: [benchflow] {', '.join(rules)}: not supported here",
             advice="leave it out, or run another task",
         )
+
+
+def _rule(task: Task, key: str) -> str:
+    """Name a rule, and what it asks for if others have to know."""
+    if key != "environment":
+        return key
+    from pytest_benchflow.tasks import service_request
+
+    return f"{key} {service_request(task.config.benchflow.environment, task.path)}"
 
 
 def _environment(where: str, environment: EnvironmentConfig, can: Capabilities, *, builds: bool) -> Iterator[str]:

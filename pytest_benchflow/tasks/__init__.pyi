@@ -12,6 +12,7 @@ from .git_source import parse_source as parse_source
 from .index import TaskIndex as TaskIndex
 from .layout import find_task_file as find_task_file
 from .layout import find_tasks as find_tasks
+from .layout import is_loop as is_loop
 from .load import load_task as load_task
 from .models import AgentConfig as AgentConfig
 from .models import Artifact as Artifact
@@ -28,6 +29,7 @@ from .models import TaskConfig as TaskConfig
 from .models import VerifierConfig as VerifierConfig
 from .native import Strategy as Strategy
 from .prompts import Prompts as Prompts
+from .service_manifest import service_request as service_request
 from .summary import RunHints as RunHints
 from .summary import TaskSummary as TaskSummary
 from .task import Document as Document

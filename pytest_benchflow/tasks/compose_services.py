@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_benchflow.configfile import Problem, TaskError, quoted, read_text
-from pytest_benchflow.core.files import COMPOSE_FILES, compose_file
+from pytest_benchflow.core.files import COMPOSE_FILE, compose_file
 from pytest_benchflow.core.text import did_you_mean
 from pytest_benchflow.tasks.legacy_keys import as_written
 
@@ -103,5 +103,5 @@ def _services(file: Path | None) -> list[str] | None:
 def _explain(service: str, known: list[str], file: Path | None, directory: Path | None, root: Path) -> tuple[str, str]:
     if file is not None:
         return f"is {quoted(service)}, no service of {file.relative_to(root)}", did_you_mean(service, known)
-    place = f"{directory.relative_to(root) if directory is not None else 'environment'}/{COMPOSE_FILES[0]}"
+    place = f"{directory.relative_to(root) if directory is not None else 'environment'}/{COMPOSE_FILE}"
     return f"is {quoted(service)}, but there is no {place}", "describe the service there, or leave the key out"

@@ -89,11 +89,13 @@ def find_task_file(directory: Path | str) -> Path | None:
 def find_tasks(directory: Path | str) -> Iterator[Path]:
     """Yield the task directories at and below a directory, in order of their names; hidden folders are passed over.
 
-    Directories that nobody may list or enter here come last: they could be tasks, and loading them says what is wrong.
+    A link to a directory is followed, as pytest does, unless it leads to a folder that it is in. Directories that
+    nobody may list or enter here come last: they could be tasks, and loading them says what is wrong.
     """
     closed: list[str] = []
-    for folder, names, _ in os.walk(directory, onerror=lambda error: closed.append(error.filename)):
-        names[:] = sorted(name for name in names if not name.startswith("."))
+    walk = os.walk(directory, onerror=lambda error: closed.append(error.filename), followlinks=True)
+    for folder, names, _ in walk:
+        names[:] = sorted(name for name in names if not name.startswith(".") and not is_loop(f"{folder}/{name}"))
         if not os.access(folder, os.X_OK):
             names.clear()
             closed.append(folder)
@@ -101,6 +103,16 @@ def find_tasks(directory: Path | str) -> Iterator[Path]:
             names.clear()
             yield Path(folder)
     yield from (Path(folder) for folder in closed if os.path.isdir(folder))
+
+
+def is_loop(path: str) -> bool:
+    """Return whether a path is a link to a directory that contains it: following it would never end."""
+    if not os.path.islink(path):
+        return False
+    target = os.path.realpath(path)
+    # Folders as they were reached, and as they are: two links may lead to each other's folders.
+    above = {*map(os.path.realpath, map(str, Path(path).absolute().parents))}
+    return any(os.path.commonpath([target, folder]) == target for folder in above)
 
 
 def task_file(root: str, names: Collection[str] | None = None) -> str | None:

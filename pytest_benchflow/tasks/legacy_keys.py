@@ -1,22 +1,27 @@
-"""Older and alternative spellings of keys, brought to the one the model knows."""
+"""Older and alternative spellings of keys, brought to the one the model knows, and where keys without one belong."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from pytest_benchflow.configfile import Data, Path, quoted
+
+if TYPE_CHECKING:
+    from pytest_benchflow.configfile import Source
 
 #: Tells of a problem: where, what, and the fix.
 Report = Callable[[Path, str, str | None], None]
 
 ROOT: dict[str, str] = {"version": "schema_version", "sandbox": "environment", "oracle": "solution"}
-ENVIRONMENT = {"image": "docker_image"}
+#: What Harbor calls otherwise; only a `sandbox` table may say it, because Harbor reads `environment` without it.
+SANDBOX = {"image": "docker_image"}
 VERIFIER = {"sandbox_mode": "environment_mode", "sandbox": "environment"}
 SIZES = {"memory": "memory_mb", "storage": "storage_mb"}
 
 _OLDER: dict[str, list[str]] = {}
-for _old, _new in (*ROOT.items(), *ENVIRONMENT.items(), *VERIFIER.items(), *SIZES.items()):
+for _old, _new in (*ROOT.items(), *SANDBOX.items(), *VERIFIER.items(), *SIZES.items()):
     if _old not in _OLDER.setdefault(_new, []):
         _OLDER[_new].append(_old)
 _OLDER["network_mode"] = ["allow_internet"]
@@ -24,8 +29,10 @@ _OLDER["network_mode"] = ["allow_internet"]
 
 def upgrade_keys(data: Data, report: Report) -> Data:
     """Return the data with today's spellings; the given data stay as they are."""
+    data = {key: value for key, value in data.items() if key != "version" or "schema_version" not in data}
     new = _renamed(data, ROOT, (), report)
-    _replace(new, "environment", lambda table: _environment(table, ("environment",), report))
+    names = SANDBOX if "sandbox" in data else {}
+    _replace(new, "environment", lambda table: _environment(table, ("environment",), names, report))
     _replace(new, "verifier", lambda table: _verifier(table, ("verifier",), report))
     steps = new.get("steps")
     if isinstance(steps, list):
@@ -59,12 +66,13 @@ def _step(step: Data, at: Path, report: Report) -> Data:
 
 def _verifier(table: Data, at: Path, report: Report) -> Data:
     new = _renamed(table, VERIFIER, at, report)
-    _replace(new, "environment", lambda inner: _environment(inner, (*at, "environment"), report))
+    names = SANDBOX if "sandbox" in table else {}
+    _replace(new, "environment", lambda inner: _environment(inner, (*at, "environment"), names, report))
     return new
 
 
-def _environment(table: Data, at: Path, report: Report) -> Data:
-    new = _renamed(table, ENVIRONMENT, at, report)
+def _environment(table: Data, at: Path, names: dict[str, str], report: Report) -> Data:
+    new = _renamed(table, names, at, report)
     for old, key in SIZES.items():
         if old in new:
             _size(new, old, key, at, report)
@@ -119,8 +127,34 @@ def _replace(table: Data, key: str, change: Callable[[Data], Data]) -> None:
         table[key] = change(value)
 
 
+_OF_METADATA = frozenset({"author_name", "author_email", "author", "difficulty", "category", "tags"})
+_OF_STEPS = {"agent": {"timeout_sec", "user", "prompt_prefix"}, "verifier": {"timeout_sec", "user", "env", "collect"}}
+#: Words that look like a key and mean something else.
+_OTHERWISE = {
+    "services": "describe services in environment/docker-compose.yaml",
+    "dockerfile": "remove it, environment/Dockerfile is what is built",
+    "setup": "commands that prepare the sandbox belong into its setup_commands",
+    "image": "Harbor does not read it either, name an image with docker_image",
+}
+_TABLES = frozenset({"environment", "sandbox", "verifier", "agent", "solution", "oracle", "task"})
+
+
+def hint(path: Path, source: Source) -> str | None:
+    """Say where an unknown key belongs whose name alone would mislead."""
+    key, table = str(path[-1]), path[-2] if len(path) > 1 else None
+    if len(path) == 3 and path[0] == "steps":
+        tables = [source.table(f"steps.{name}") for name, keys in _OF_STEPS.items() if key in keys]
+        return f"it belongs under {' or '.join(tables)}" if tables else None
+    if table is not None and table not in _TABLES:
+        return None
+    if key in _OF_METADATA:
+        return f"it belongs under {source.table('metadata')}"
+    return "remove it" if key == "type" else _OTHERWISE.get(key)
+
+
 class TaskKeys:
     """The older spellings of task files, for whoever checks one against its model."""
 
     upgrade = staticmethod(upgrade_keys)
     as_written = staticmethod(as_written)
+    hint = staticmethod(hint)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_benchflow.configfile import Problem, TaskError, TomlSource, as_errors, in_order, read_text, validate_model
+from pytest_benchflow.core.files import COMPOSE_FILE, is_copied
 from pytest_benchflow.tasks.compose_services import service_problems
 from pytest_benchflow.tasks.digest import IGNORE_FILE, parts
 from pytest_benchflow.tasks.layout import Layout, layout_of, tags_of, task_file, word
@@ -69,7 +70,9 @@ def load_task(path: Path | str, *, strict: bool = False) -> Task:
     instructions: tuple[str, ...] = ()
     if parsed.config is not None:
         problems += missing_files(directory, required_files(parsed.config, layout))
-        problems += _unusable(directory)
+        problems += _unusable(directory, file)
+        problems += _unread_compose(directory)
+        problems += _services_asked_for(parsed.source, parsed.config, Path(directory))
         try:
             if layout.name == "native":
                 from pytest_benchflow.tasks.native import prompt_problems, read_strategy
@@ -134,18 +137,59 @@ def _instructions(
     return tuple(texts)
 
 
-def _unusable(directory: str) -> list[Problem]:
-    """Report symbolic links that leave the task directory, and what nobody may read here."""
-    root = os.path.realpath(directory)
+def _unusable(directory: str, file: str) -> list[Problem]:
+    """Report links that lead too far away, and what nobody may read here."""
     problems = []
-    for path in (f"{directory}/{relative}" for relative in parts(directory)):
+    for relative in (os.path.basename(file), *parts(directory)):
+        path = f"{directory}/{relative}"
         if os.path.islink(path):
-            if os.path.commonpath([root, os.path.realpath(path)]) != root:
+            reach = _reach(directory, relative)
+            if os.path.commonpath([reach, os.path.realpath(path)]) != reach:
+                whose = "the task" if "/" in relative else "the folder of the task"
                 fix = "copy the file into the task, a task has to be complete by itself"
-                problems.append(Problem(path, None, None, f"is a link to {os.readlink(path)}, outside the task", fix))
+                problems.append(Problem(path, None, None, f"is a link to {os.readlink(path)}, outside {whose}", fix))
         elif not os.access(path, os.R_OK):
             problems.append(Problem(path, None, None, "cannot be read (Permission denied)", "check its permissions"))
     return problems
+
+
+def _reach(directory: str, relative: str) -> str:
+    """Return the directory that a link must not leave.
+
+    The task file and each part may be a link to that of a task beside it; links inside of a part stay in their task.
+    """
+    part, _, inside = relative.partition("/")
+    folder = os.path.dirname(os.path.realpath(directory))
+    if not inside:
+        return folder
+    home = os.path.relpath(os.path.realpath(f"{directory}/{part}"), folder).partition("/")[0]
+    return os.path.join(folder, home)
+
+
+def _services_asked_for(source: Source, config: TaskConfig, directory: Path) -> list[Problem]:
+    """Warn of services that the task's own benchmark would start, and nobody does here."""
+    if not config.benchflow.environment:
+        return []
+    from pytest_benchflow.tasks.service_manifest import service_request
+
+    at = ("benchflow", "environment")
+    reason = f"{service_request(config.benchflow.environment, directory)}, which nobody starts here"
+    fix = "the task is refused when it is run"
+    return [Problem(source.file, source.line(at), source.key(at), reason, fix, "warning")]
+
+
+def _unread_compose(directory: str) -> list[Problem]:
+    """Warn of a compose file that nobody reads for its name, unless the image gets it as data."""
+    environment, name = f"{directory}/environment", "docker-compose.yml"
+    file = f"{environment}/{name}"
+    if (
+        not os.path.isfile(file)
+        or os.path.isfile(f"{environment}/{COMPOSE_FILE}")
+        or is_copied(Path(environment), name)
+    ):
+        return []
+    fix = "rename it if the task needs its services"
+    return [Problem(file, None, None, f"is not read, only {COMPOSE_FILE} is", fix, "warning")]
 
 
 def _hidden_scripts(task: Task) -> list[Problem]:

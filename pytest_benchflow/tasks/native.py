@@ -15,7 +15,7 @@ from pytest_benchflow.tasks.load import Parsed
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pytest_benchflow.configfile import Data, Path
+    from pytest_benchflow.configfile import Data, Path, Severity
     from pytest_benchflow.tasks.models import TaskConfig
     from pytest_benchflow.tasks.prompts import Prompts
 
@@ -98,12 +98,15 @@ def expand(source: FrontMatterSource) -> tuple[Data, list[Problem]]:
     """Return the front matter with its shorthands written out, and what is wrong with them."""
     data, problems = without_empty(source.data), list[Problem]()
 
-    def refuse(key: str, reason: str, fix: str) -> None:
-        problems.append(Problem(source.file, source.line((key,)), key, reason, fix))
+    def refuse(key: str, reason: str, fix: str, severity: Severity = "error") -> None:
+        problems.append(Problem(source.file, source.line((key,)), key, reason, fix, severity))
 
     if "environment" in data:
-        refuse("environment", "is not a key of task.md", "rename it to sandbox")
-        data.setdefault("sandbox", data.pop("environment"))
+        environment = data.pop("environment")
+        if data.setdefault("sandbox", environment) == environment:
+            refuse("environment", "is called sandbox in a task.md and was taken as that", "rename it", "warning")
+        else:
+            refuse("environment", "contradicts sandbox, which is the same key", "keep sandbox alone")
     if "image" in data:
         image, sandbox = data.pop("image"), data.get("sandbox", {})
         if not isinstance(image, str) or not image:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-_CANARY = re.compile(r"[ \t]*(?:<!--.*-->|#.*)[ \t]*")
+_CANARY = re.compile(r"<!--.*canary.*-->|#.*canary.*", re.IGNORECASE)
 _SECTION = re.compile(r"##[ \t]+(prompt|user-persona|(?:role|scene):[ \t]*(\S.*?))[ \t]*#*[ \t]*", re.IGNORECASE)
 _CODE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _SIDECAR = re.compile(r"(?:(role|scene)\.(.+)|user-persona)\.md")
@@ -30,19 +30,14 @@ class Prompts:
 
 
 def without_canary(text: str) -> str:
-    """Remove leading canary comment lines and the blank lines after them."""
-    lines = text.splitlines(keepends=True)
+    """Remove leading canary comment lines, then leading blank lines; line ends become newlines, all as in Harbor."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     start = 0
-    while start < len(lines) and _is_canary(lines[start]):
+    while start < len(lines) and _CANARY.fullmatch(lines[start].strip()):
         start += 1
-    if start:
-        while start < len(lines) and not lines[start].strip():
-            start += 1
-    return "".join(lines[start:])
-
-
-def _is_canary(line: str) -> bool:
-    return "canary" in line.lower() and _CANARY.fullmatch(line.rstrip("\r\n")) is not None
+    while start < len(lines) and not lines[start].strip():
+        start += 1
+    return "\n".join(lines[start:])
 
 
 def read_prompts(body: str, sidecars: str) -> Prompts:

@@ -7,7 +7,7 @@ import stat
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pytest_benchflow.configfile import Problem
-from pytest_benchflow.core.files import COMPOSE_FILES
+from pytest_benchflow.core.files import COMPOSE_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -112,7 +112,7 @@ def _tests_file(config: TaskConfig, layout: Layout, step: StepConfig | None) -> 
         return None
     names = [script(config, "test")]
     if separate:
-        names += ["Dockerfile", *COMPOSE_FILES]
+        names += ["Dockerfile", COMPOSE_FILE]
     if layout.tests == "verifier":
         names.append("verifier.md")
     folders = [layout.tests] if step is None else [layout.tests, f"steps/{step.name}/{layout.tests}"]

@@ -89,7 +89,7 @@ def plain_summary(
     if not data or not _follows(ROOT, data):
         return None
     task, metadata, environment = (_table(data, name) for name in ("task", "metadata", "environment"))
-    if ("task" in data and "name" not in task) or ("version" in data and "schema_version" in data):
+    if "task" in data and "name" not in task:
         return None
     keywords = task.get("keywords")
     summary = TaskSummary(

@@ -223,6 +223,29 @@ def test_checking_tasks_counts_the_broken(make_task: Make, capsys: pytest.Captur
     assert "timeout_sec" in shown.err
 
 
+def test_checking_tasks_tells_equal_problems_once(
+    tmp_path: Path, make_task: Make, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(13):
+        make_task(f"tasks/t{number:02}", toml=f"[agent]\ntimeot_sec = 1\n[environment]\ncpus = 'x{number}'\n")
+    for name in "uv":
+        (make_task(f"tasks/{name}") / "instruction.md").unlink()
+    monkeypatch.chdir(tmp_path)
+    assert main(["tasks", "check", "tasks"]) == 1
+    places = [f"tasks/t{number:02}/task.toml" for number in range(1, 13)]
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith(
+        "tasks/t00/task.toml:3: [agent] timeot_sec is not a known key; did you mean timeout_sec?"
+    )
+    assert lines[1] == f"  and 12 more: {', '.join(f'{place}:3' for place in places[:10])}, …"
+    assert lines[2].startswith("tasks/t00/task.toml:5: [environment] cpus is ")
+    assert lines[3] == f"  and 12 more: {', '.join(f'{place}:5' for place in places)}"
+    assert lines[4:] == [
+        "tasks/u/instruction.md: is missing; write there what the agent has to do",
+        "  and 1 more: tasks/v/instruction.md",
+    ]
+
+
 def test_checking_a_folder_without_tasks_says_what_a_task_is(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -265,6 +288,6 @@ def test_check_names_everything_that_nobody_may_read(tmp_path: Path, make_task: 
         "b/tests/test.sh: cannot be read (Permission denied); check its permissions",
         "c/solution/solve.sh: cannot be read (Permission denied); check its permissions",
         "entered: cannot be read (Permission denied); check its permissions",
-        "listed: cannot be read (Permission denied); check its permissions",
+        "  and 1 more: listed",
     ]
     assert done.stdout == "5 tasks, 5 broken\n"

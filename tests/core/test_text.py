@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from pytest_benchflow.core.text import printable, tail
+from pytest_benchflow.core.text import distinct_names, printable, tail
 
 
 @pytest.mark.parametrize(
@@ -71,3 +71,15 @@ def test_a_tail_is_printable(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"\x1b[31mred\xff\x1b[0m")
     assert tail(path) == "red�"
+
+
+def test_names_are_told_apart_by_as_much_of_their_paths_as_it_takes() -> None:
+    pairs = [("x", "/t/a/x"), ("y", "/t/a/y"), ("x", "/t/b/x"), ("x", "/t/b/z"), ("y", "/t/a/y"), ("x", "/u/b/x")]
+    assert distinct_names(pairs) == {
+        ("x", "/t/a/x"): "x (a/x)",
+        ("y", "/t/a/y"): "y",
+        ("x", "/t/b/x"): "x (t/b/x)",
+        ("x", "/t/b/z"): "x (z)",
+        ("x", "/u/b/x"): "x (u/b/x)",
+    }
+    assert distinct_names([("n", "x"), ("n", "a/x")]) == {("n", "x"): "n (x)", ("n", "a/x"): "n (a/x)"}

@@ -12,6 +12,8 @@ from collections.abc import Callable
 import pytest
 from project import Project, write_files, write_native_task
 
+from pytest_benchflow.jobs import collect_metrics
+
 HOST_TEST = "from pathlib import Path\nPath('ran-on-the-host').write_text('x')\ndef test_outputs(): pass\n"
 
 
@@ -51,6 +53,26 @@ def mixed(new_project: Callable[..., Project]) -> Project:
 @pytest.fixture(scope="module")
 def collected(mixed: Project) -> list[str]:
     return mixed.ids("--bf-json=r.json")
+
+
+def test_a_task_inside_of_a_task_is_collected_if_it_is_named(new_project: Callable[..., Project]) -> None:
+    project = new_project()
+    project.task("tasks/outer", files={"environment/suite/conftest.py": HOST_TEST, "environment/test_it.py": HOST_TEST})
+    project.task("tasks/outer/environment/suite/one", files={"tests/conftest.py": HOST_TEST})
+    project.task("tasks/outer/environment/suite/two")
+    outer, inside = "tasks/outer/task.toml::oracle", "tasks/outer/environment/suite/{}/task.toml::oracle"
+    one, two = inside.format("one"), inside.format("two")
+    assert project.ids("tasks") == project.ids("tasks/outer") == [outer]
+    assert project.ids("tasks/outer/environment/suite/one") == [one]
+    assert project.ids(one) == [one]
+    assert project.ids("tasks/outer/environment") == [one, two]
+    assert project.ids("tasks", "tasks/outer/environment/suite/two") == [outer, two]
+    assert "not found" in project.run("tasks/outer/tests").stderr.str()
+    assert not (project.root / "ran-on-the-host").exists()
+    (project.root / "tasks/borrower").mkdir()
+    for part in ("task.toml", "instruction.md", "environment", "tests", "solution"):
+        (project.root / "tasks/borrower" / part).symlink_to(f"../outer/{part}")
+    project.run(one, "tasks/borrower").assert_outcomes(passed=2)
 
 
 def test_tasks_are_found_in_directories_below_each_other_and_behind_links(collected: list[str]) -> None:
@@ -218,6 +240,28 @@ def test_an_unknown_key_is_a_warning_with_a_hint(broken_run: pytest.RunResult) -
     broken_run.stdout.re_match_lines([r".*tasks/misspelt/task\.toml:3: .*memory_bm.*did you mean memory_mb\?"])
 
 
+@pytest.mark.parametrize("workers", [(), ("-n", "2")])
+def test_equal_warnings_are_told_once_with_the_first_place_and_a_count(
+    new_project: Callable[..., Project], workers: tuple[str, ...]
+) -> None:
+    project = new_project(ini="")
+    for name in ("a", "b"):
+        project.task(f"tasks/{name}", toml='[[artifacts]]\nsource = "/x"\nkeep = 1\n' * 2)
+    project.task("tasks/c", toml='artifacts = [{source = "/x", keep = 1}]\n[environment]\nmemory_bm = 1\n')
+    project.task("tasks/d", toml="[environment]\nmemory_bm = 1\n")
+    done = project.run("tasks", "--bf-agent=nop", *workers)
+    done.stdout.fnmatch_lines(
+        [
+            "tasks/a/task.toml:4",
+            "*TaskFileWarning: ??artifacts?? keep is not a known key; known: * (the first of 5 in 3 tasks)",
+            "*keep = 1",
+            "tasks/c/task.toml:4",
+            "*TaskFileWarning: ?environment? memory_bm is *; did you mean memory_mb? (the same in 1 more task)",
+        ]
+    )
+    assert done.stdout.str().count("TaskFileWarning") == 2
+
+
 def test_a_warning_that_is_made_an_error_is_one_of_its_task_only(project: Project) -> None:
     project.task("tasks/misspelt", toml="[environment]\nmemory_bm = 1\n")
     project.task("tasks/whole")
@@ -225,6 +269,27 @@ def test_a_warning_that_is_made_an_error_is_one_of_its_task_only(project: Projec
     assert done.ret == pytest.ExitCode.INTERRUPTED
     done.stdout.fnmatch_lines(["tasks/whole/task.toml::oracle", "*ERROR collecting tasks/misspelt/task.toml*"])
     assert "pytest_benchflow/" not in done.stdout.str()
+
+
+def test_tasks_of_one_name_are_told_apart_in_headings_directories_and_metrics(project: Project) -> None:
+    for path in ("tasks/a/same", "tasks/b/same", "tasks/other"):
+        project.task(path)
+    job = ("--bf-agent=nop", "--bf-job-name=night", "--bf-resume")
+    done = project.run("tasks", "--bf-agent=nop", "--bf-job-name=night", "--junitxml=r.xml", "-n", "2")
+    text = done.stdout.str()
+    for heading in ("same (a/same) nop", "same (b/same) nop", "other nop"):
+        assert f"_ {heading} _" in text
+    names = sorted(path.name.rpartition("__")[0] for path in (project.root / "jobs/night").iterdir() if path.is_dir())
+    assert names == ["other", "same-tasks-a-same", "same-tasks-b-same"]
+    cases = [*ET.parse(project.root / "r.xml").iter("testcase")]
+    assert len({(case.get("classname"), case.get("name")) for case in cases}) == 3
+    metrics = collect_metrics(project.root / "jobs/night").summary()
+    assert metrics["failed_tasks"] == ["other", "same (a/same)", "same (b/same)"]
+    assert isinstance(metrics["by_task"], dict)
+    assert sorted(metrics["by_task"]) == metrics["failed_tasks"]
+    assert "1 of 1 scores are of an earlier run" in project.run("tasks/a", *job).stdout.str()
+    project.task("tasks/c/other")
+    assert "3 of 4 scores are of an earlier run" in project.run("tasks", *job).stdout.str()
 
 
 def test_a_name_that_nothing_can_show_is_an_error_of_that_task_only(project: Project) -> None:
@@ -247,10 +312,10 @@ def test_a_task_that_pytest_passes_over_for_its_name_is_told(new_project: Callab
     for name in ("build", "dist", ".hidden", "plain"):
         project.task(f"tasks/{name}")
     write_native_task(project.root / "tasks/venv")
-    told = "TaskFileWarning: tasks/{}: pytest passes over directories called {}; give the task another name*"
+    told = "*TaskFileWarning: pytest passes over directories called {}; give the task another name*"
     done = project.run("tasks", "--collect-only")
-    for name in ("build", "dist", "venv"):
-        done.stdout.fnmatch_lines([f"*{told.format(name, name)}"])
+    for file in ("build/task.toml", "dist/task.toml", "venv/task.md"):
+        done.stdout.fnmatch_lines([f"tasks/{file}:1", told.format(file.partition("/")[0])])
     assert done.stdout.str().count("TaskFileWarning") == 3
     assert project.run("tasks", "--collect-only", "--ignore=tasks/build").stdout.str().count("Warning") == 0
     wanted = project.ids("tasks", "-o", "norecursedirs=dist")

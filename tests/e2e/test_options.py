@@ -36,19 +36,70 @@ def test_a_dry_run_lists_the_cells_and_starts_nothing(project: Project) -> None:
     assert done.ret == 0
     done.stdout.fnmatch_lines(
         [
-            "tasks/gpus/task.toml::oracle  *local sandbox does not support ?environment? gpus; use --bf-sandbox docker",
-            "tasks/later/task.toml::oracle  will be skipped: not yet",
+            "tasks/gpus/task.toml::oracle  the local sandbox does not support ?environment? gpus; * (1: 2 rollouts)",
+            "tasks/gpus/task.toml::nop  see (1)",
+            "tasks/later/task.toml::oracle  will be skipped: not yet (2: 2 rollouts)",
             "tasks/linked/task.toml::oracle  *is a link to /etc/passwd, outside the task*",
             "tasks/sound/task.toml::oracle  ready",
             "tasks/sound/task.toml::nop  ready",
             "tasks/token/task.toml::oracle  *needs the environment variable BENCHFLOW_NOT_SET*",
             "tasks/unsolved/task.toml::oracle  will be skipped: no oracle solution*",
             "tasks/unsolved/task.toml::nop  ready",
-            "12 rollouts on local*none calls a model, so they cost nothing",
+            "12 rollouts on local, 3 of them ready, *none calls a model, so they cost nothing",
         ]
     )
     assert not (project.root / "jobs").exists()
     assert not (project.root / "r.json").exists()
+
+
+PICKY = """
+from pytest_benchflow.core.errors import UnsupportedError
+from pytest_benchflow.sandboxes.local.backend import LocalBackend
+
+
+class Picky(LocalBackend):
+    name = "picky"
+
+    async def preflight(self):
+        pass
+
+    def create(self, spec):
+        first = (spec.environment_dir / "Dockerfile").read_text().partition("\\n")[0]
+        if "golang" in first:
+            raise UnsupportedError(f"{spec.name}: {first}: there is no go on this host")
+        sandbox = super().create(spec)
+
+        async def start():
+            raise AssertionError("a dry run starts nothing")
+
+        sandbox.start = start
+        return sandbox
+
+
+def pytest_bf_register_sandboxes(registry):
+    registry.register("picky", Picky)
+"""
+
+
+def test_a_dry_run_asks_the_sandbox_about_every_environment_and_lists_what_is_not_broken(project: Project) -> None:
+    project.write({"conftest.py": PICKY})
+    project.task("tasks/broken", toml="[agent]\ntimeout_sec = 'x'\n")
+    go = {"tests/Dockerfile": "FROM golang:1.22\n"}
+    project.task("tasks/checked-with-go", toml='[verifier]\nenvironment_mode = "separate"\n', files=go)
+    project.task("tasks/go", dockerfile="FROM golang:1.22\n")
+    project.task("tasks/sound")
+    done = project.run("tasks", "--bf-dry-run", "--bf-sandbox=picky")
+    assert done.ret == pytest.ExitCode.TESTS_FAILED
+    done.stdout.fnmatch_lines(
+        [
+            "tasks/checked-with-go/task.toml::oracle  FROM golang:1.22: there is no go on this host (1: 2 rollouts)",
+            "tasks/go/task.toml::oracle  see (1)",
+            "tasks/sound/task.toml::oracle  ready",
+            "3 rollouts on picky, 1 of them ready*",
+            "not listed: 1 that could not be collected, see the errors",
+            "tasks/broken/task.toml:3: *timeout_sec is*",
+        ]
+    )
 
 
 def test_a_dry_run_says_that_the_sandbox_cannot_run(project: Project) -> None:

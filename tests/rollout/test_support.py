@@ -138,10 +138,9 @@ def test_an_image_without_a_dockerfile_is_refused(make_task: Callable[..., Path]
     refuse_unsupported(load_task(path), Backend(EVERYTHING))
 
 
-@pytest.mark.parametrize("name", ["docker-compose.yaml", "docker-compose.yml"])
-def test_sidecars_are_refused(make_task: Callable[..., Path], name: str) -> None:
-    path = make_task(files={f"environment/{name}": "services: {main: {}, db: {image: postgres}}\n"})
-    assert f"environment/{name}" in refusal(path, Backend())
+def test_sidecars_are_refused(make_task: Callable[..., Path]) -> None:
+    path = make_task(files={"environment/docker-compose.yaml": "services: {main: {}, db: {image: postgres}}\n"})
+    assert "environment/docker-compose.yaml" in refusal(path, Backend())
     refuse_unsupported(load_task(path), Backend(EVERYTHING))
 
 
@@ -189,6 +188,11 @@ def test_a_judge_is_refused_until_there_is_one(make_task: Callable[..., Path]) -
     [
         ("secrets = {token = 1}\nruntime_policy = {network = 1}\n", "oracle", "secrets, runtime_policy"),
         ("[benchflow.nudges]\nnudge_budget = 2\n[benchflow.teams.a]\n", "gemini", "nudges, teams"),
+        (
+            "environment = {manifest = 'office@prod'}\nsecrets = {token = 1}\n",
+            "oracle",
+            'environment asks for the environment "office@prod", secrets',
+        ),
         ("[benchflow.nudges]\nnudge_budget = 2\n", "oracle", None),
         ("provenance = {by = 'me'}\n", "gemini", None),
     ],

@@ -140,7 +140,10 @@ def test_keys_without_a_value_say_nothing(make_native):
 
 
 REFUSED = [
-    ("environment:\n  cpus: 1\n", "2: environment is not a key of task.md; rename it to sandbox"),
+    (
+        "environment:\n  cpus: 1\nsandbox:\n  cpus: 2\n",
+        "2: environment contradicts sandbox, which is the same key; keep sandbox alone",
+    ),
     ("agent:\n  timeout_sec: 10m\n", '3: agent.timeout_sec is "10m"; give seconds as a number, for example 600'),
     (
         "sandbox:\n  memory: 2X\n",
@@ -207,6 +210,47 @@ def test_plain_aliases_and_merges_work(make_native):
     document = load_task(make_native(front)).document
     assert document is not None
     assert document.config.agents.roles["b"].agent == "x"
+
+
+def test_the_environment_of_a_document_is_its_sandbox(make_native):
+    path = make_native("environment:\n  cpus: 3\n  image: x\n  mode: y\n")
+    task = load_task(path)
+    assert (task.config.environment.cpus, task.config.environment.docker_image) == (3, "x")
+    assert [str(problem).removeprefix(f"{path}/task.md:") for problem in task.warnings] == [
+        "2: environment is called sandbox in a task.md and was taken as that; rename it",
+        "5: environment.mode is not a known key; remove it",
+    ]
+
+
+MANIFEST = """
+[environment]
+name = "office"
+[[environment.services]]
+name = "mail"
+port = 9001
+[[environment.services]]
+name = "chat"
+"""
+YAML_MANIFEST = "environment: {services: [{name: mail}]}\n"
+
+
+@pytest.mark.parametrize(
+    ("front", "files", "asked"),
+    [
+        ("manifest: ../all.toml", {"../all.toml": MANIFEST}, "the services mail, chat of ../all.toml"),
+        ("manifest: all.yaml", {"all.yaml": YAML_MANIFEST}, "the services mail of all.yaml"),
+        ("manifest: all.yaml", {"all.yaml": "environment: {}\n"}, "the environment of all.yaml"),
+        ("manifest: ../all.toml", {}, 'the environment "../all.toml", which is missing'),
+        ("manifest: office@prod", {}, 'the environment "office@prod"'),
+        ("manifest: all.toml", {"all.toml": "["}, "the services of all.toml, which cannot be read: "),
+        ("isolation: per_task", {}, "isolation"),
+    ],
+)
+def test_services_that_a_document_asks_for_are_named(make_native, front, files, asked):
+    path = make_native(f"benchflow:\n  environment: {{{front}}}\n", files=files, name="suite/mail")
+    (warning,) = load_task(path).warnings
+    assert str(warning).startswith(f"{path}/task.md:3: benchflow.environment asks for {asked}")
+    assert str(warning).endswith(", which nobody starts here; the task is refused when it is run")
 
 
 def test_unknown_keys_of_front_matter(make_native):

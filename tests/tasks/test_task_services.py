@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_benchflow.configfile import TaskError
+from pytest_benchflow.core.files import compose_file
 from pytest_benchflow.tasks import load_task, service_mentions
 
 COMPOSE = {"environment/docker-compose.yaml": "services:\n  main: {}\n  db: {image: postgres}\n  web: {image: nginx}\n"}
@@ -88,10 +89,9 @@ def test_what_only_compose_can_read_is_left_to_it(make_task, compose):
     load_task(make_task('[verifier]\nservice = "db"\n', {"environment/docker-compose.yaml": compose}))
 
 
-@pytest.mark.parametrize("name", ["docker-compose.yaml", "docker-compose.yml"])
-def test_a_separate_verifier_has_services_of_its_own(make_task, name):
+def test_a_separate_verifier_has_services_of_its_own(make_task):
     toml = '[verifier]\nenvironment_mode = "separate"\nservice = "checker"\n'
-    path = make_task(toml, {**COMPOSE, f"tests/{name}": "services: {checker: {image: x}}\n"})
+    path = make_task(toml, {**COMPOSE, "tests/docker-compose.yaml": "services: {checker: {image: x}}\n"})
     (mention,) = service_mentions(load_task(path))
     assert mention.directory == path / "tests"
     path = make_task('[verifier]\nservice = "db"\n[verifier.environment]\ndocker_image = "x"\n', COMPOSE, name="image")
@@ -112,3 +112,36 @@ def test_a_separate_verifier_has_services_of_its_own(make_task, name):
 def test_what_is_always_kept_can_be_declared_in_other_words(make_task, declared, sources):
     (step,) = load_task(make_task(declared, COMPOSE)).steps
     assert [(artifact.source, artifact.exclude) for artifact in step.artifacts] == sources
+
+
+DATA = [
+    "COPY docker-compose.yaml /app/\n",
+    'ADD ["./docker-compose.yaml", "/app/"]\n',
+    "copy --chown=1:1 a \\\n  docker-compose*.yaml /app/\n",
+]
+PROJECT = [
+    "COPY . /app\n",
+    "COPY * /app/\n",
+    "COPY *.yaml /app/\n",
+    "COPY --from=x docker-compose.yaml /app/\n",
+    "RUN x\n",
+]
+
+
+@pytest.mark.parametrize("line", [*DATA, *PROJECT])
+def test_a_compose_file_that_the_image_gets_is_data(make_task, line):
+    files = {"environment/Dockerfile": f"FROM x\n{line}", **COMPOSE}
+    directory = load_task(make_task("", files)).environment_dir
+    assert (compose_file(directory) is None) == (line in DATA)
+
+
+def test_a_compose_file_of_another_name_is_not_read_and_that_is_said(make_task):
+    files = {"environment/Dockerfile": "FROM x\n", "environment/docker-compose.yml": "services: {}\n"}
+    task = load_task(make_task("", files))
+    assert compose_file(task.environment_dir) is None
+    assert [str(problem).removeprefix(f"{task.path}/") for problem in task.warnings] == [
+        "environment/docker-compose.yml: is not read, only docker-compose.yaml is; "
+        "rename it if the task needs its services"
+    ]
+    (task.path / "environment/Dockerfile").write_text("FROM x\nCOPY docker-compose.yml /app/\n")
+    assert load_task(task.path).warnings == ()

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_benchflow.configfile import TaskError
 from pytest_benchflow.configfile.sources import MAX_BYTES
-from pytest_benchflow.tasks import TaskIndex, load_task
+from pytest_benchflow.tasks import TaskIndex, find_tasks, load_task
 
 STEPS = '[[steps]]\nname = "one"\n[[steps]]\nname = "two"\n'
 SEPARATE = '[verifier]\nenvironment_mode = "separate"\n'
@@ -122,7 +122,10 @@ CANARY = [
     ("# CANARY string\n# another canary\n\n\nDo it", "Do it"),
     ("# Heading\ncanary\n", "# Heading\ncanary\n"),
     ("Do it\n# canary\n", "Do it\n# canary\n"),
-    ("\nDo it", "\nDo it"),
+    ("\n \t\nDo it", "Do it"),
+    ("\n# canary\nDo it", "# canary\nDo it"),
+    ("  # canary\x0c\r\n\r\nDo it\r\n\r\n", "Do it\n\n"),
+    ("<!-- no bird -->\nDo it\x0cnow\n", "<!-- no bird -->\nDo it\x0cnow\n"),
     ("the canary # sings\n", "the canary # sings\n"),
 ]
 
@@ -196,6 +199,38 @@ def test_links_must_stay_inside_the_task(make_task, tmp_path):
         load_task(task)
     fix = "copy the file into the task, a task has to be complete by itself"
     assert str(caught.value) == f"{task}/tests/outside: is a link to {tmp_path}/secret, outside the task; {fix}"
+
+
+def test_parts_of_a_task_may_be_links_to_those_of_a_task_beside_it(make_task, tmp_path):
+    donor = make_task("[agent]\ntimeout_sec = 5\n", {"environment/Dockerfile": "FROM x\n"}, name="suite/donor")
+    (donor / "tests/inside").symlink_to("../instruction.md")
+    task = tmp_path / "suite/borrower"
+    task.mkdir()
+    for part in ("task.toml", "instruction.md", "environment", "tests"):
+        (task / part).symlink_to(f"../donor/{part}")
+    before = load_task(task).digest()
+    (donor / "environment/Dockerfile").write_text("FROM y\n")
+    assert load_task(task).digest() != before
+    (donor / "tests/inside").unlink()
+    (donor / "tests/inside").symlink_to(task)
+    with pytest.raises(TaskError, match=r"tests/inside: is a link to .*borrower, outside the task; copy the file"):
+        load_task(task)
+    (donor / "tests/inside").unlink()
+    (task / "environment").unlink()
+    (task / "environment").symlink_to(tmp_path)
+    with pytest.raises(TaskError, match=r"environment: is a link to .*, outside the folder of the task; copy the"):
+        load_task(task)
+
+
+def test_links_to_tasks_are_followed_and_loops_are_not(make_task, tmp_path):
+    make_task(name="suite/real")
+    make_task(name="other/far")
+    (tmp_path / "suite/alias").symlink_to("real")
+    (tmp_path / "suite/others").symlink_to("../other")
+    (tmp_path / "suite/loop").symlink_to(".")
+    (tmp_path / "other/back").symlink_to("../suite")
+    found = [str(path.relative_to(tmp_path / "suite")) for path in find_tasks(tmp_path / "suite")]
+    assert found == ["alias", "others/far", "real"]
 
 
 def test_a_linked_task_directory_is_a_task(make_task, tmp_path):

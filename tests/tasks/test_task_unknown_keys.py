@@ -43,6 +43,36 @@ HINTS = [
     ),
     ("[benchflow]\ntrial = 1", "2: [benchflow] trial is not a known key; did you mean trials?"),
     ("agents = 1", "1: agents is not a known key; did you mean agent?"),
+    *(
+        (f'{key} = "x"', f"1: {key} is not a known key; it belongs under [metadata]")
+        for key in ("author_name", "author_email", "difficulty", "category", "tags")
+    ),
+    (
+        '[task]\nname = "a/b"\ndifficulty = "easy"',
+        "3: [task] difficulty is not a known key; it belongs under [metadata]",
+    ),
+    (
+        '[environment]\nservices = ["db"]',
+        "2: [environment] services is not a known key; describe services in environment/docker-compose.yaml",
+    ),
+    (
+        '[environment]\ndockerfile = "Dockerfile"',
+        "2: [environment] dockerfile is not a known key; remove it, environment/Dockerfile is what is built",
+    ),
+    (
+        '[environment]\nsetup = "apt-get update"',
+        "2: [environment] setup is not a known key; commands that prepare the sandbox belong into its setup_commands",
+    ),
+    ('[environment]\ntype = "docker"', "2: [environment] type is not a known key; remove it"),
+    ('type = "code"', "1: type is not a known key; remove it"),
+    (
+        '[environment]\nimage = "x"',
+        "2: [environment] image is not a known key; Harbor does not read it either, name an image with docker_image",
+    ),
+    (
+        '[[steps]]\nname = "a"\ntimeout_sec = 1',
+        "3: [[steps]] timeout_sec is not a known key; it belongs under [steps.agent] or [steps.verifier]",
+    ),
 ]
 
 
@@ -55,10 +85,25 @@ def test_an_unknown_key_is_a_warning_with_a_hint(make_task, toml, line):
     assert {problem.severity for problem in task.warnings} == {"warning"}
 
 
+def test_an_image_of_the_environment_is_not_the_one_that_is_used(make_task):
+    assert load_task(make_task('[environment]\nimage = "x"')).config.environment.docker_image is None
+    assert load_task(make_task('[sandbox]\nimage = "x"')).config.environment.docker_image == "x"
+
+
 def test_strict_makes_it_an_error(make_task):
     with pytest.raises(TaskError) as caught:
         load_task(make_task("[agent]\ntimeot_sec = 1"), strict=True)
     assert [problem.severity for problem in caught.value.problems] == ["error"]
+
+
+def test_what_a_file_says_wrongly_several_times_is_one_line(make_task):
+    path = make_task('[environment]\ncpus = "x"\n' + '[[artifacts]]\nsource = "/x"\nkeep = 1\n' * 8)
+    with pytest.raises(TaskError) as caught:
+        load_task(path)
+    assert len(caught.value.problems) == 9
+    _, line = str(caught.value).splitlines()
+    assert line.startswith(f"{path}/task.toml:5: [[artifacts]] keep is not a known key; known: ")
+    assert line.endswith(" (also in line 8, 11, 14, 17, 20 and 2 more)")
 
 
 def test_metadata_env_and_headers_are_free(make_task):

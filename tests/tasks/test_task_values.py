@@ -202,10 +202,6 @@ REFUSED = [
     # root
     ("schema_version = []", "1: schema_version is an array; give a string"),
     ('metadata = "x"', '1: metadata is "x"; give a table'),
-    (
-        'version = "1.0"\nschema_version = "1.1"',
-        "1: version contradicts schema_version, which is the same key; keep schema_version alone",
-    ),
 ]
 
 
@@ -239,6 +235,8 @@ ACCEPTED = [
     ('schema_version = "not a number"', "schema_version", "not a number"),
     ("version = 1.0", "schema_version", "1.0"),
     ('version = "1.1"\nschema_version = "1.1"', "schema_version", "1.1"),
+    ('version = "1.0"\nschema_version = "1.1"', "schema_version", "1.1"),
+    ('version = []\nschema_version = "1.1"', "schema_version", "1.1"),
     ('source = "somewhere"', "source", "somewhere"),
     ("[agent]\ntimeout_sec = 30.9", "agent.timeout_sec", 30.9),
     ('[agent]\ntimeout_sec = "600"', "agent.timeout_sec", 600.0),
@@ -263,7 +261,7 @@ ACCEPTED = [
     ("[environment]\ncpus = 0.5", "environment.cpus", 0.5),
     ("[environment]\ngpus = 0", "environment.gpus", 0),
     ('[environment]\nos = "Windows"\n[verifier]\nenvironment = {docker_image = "x"}', "environment.os", "windows"),
-    ('[environment]\nimage = "ubuntu:24.04"', "environment.docker_image", "ubuntu:24.04"),
+    ('[sandbox]\nimage = "ubuntu:24.04"', "environment.docker_image", "ubuntu:24.04"),
     ('[sandbox]\nworkdir = "/w"', "environment.workdir", "/w"),
     ('[environment.tpu]\ntype = "v5e"\ntopology = "2x4"', "environment.tpu.topology", "2x4"),
     ('[oracle]\ntimeout_sec = 5\nenv = {A = "${B}"}', "solution.timeout_sec", 5.0),
