@@ -10,9 +10,18 @@ from pytest_benchflow.testing.lifecycle import LifecycleTests
 from pytest_benchflow.testing.mounts import MountTests
 from pytest_benchflow.testing.processes import ProcessTests
 from pytest_benchflow.testing.snapshots import SnapshotTests
+from pytest_benchflow.testing.terminals import TerminalTests
 
 
 class SandboxConformance(
-    BackendTests, LifecycleTests, CommandTests, ProcessTests, FileTests, MountTests, SnapshotTests, IsolationTests
+    BackendTests,
+    LifecycleTests,
+    CommandTests,
+    ProcessTests,
+    TerminalTests,
+    FileTests,
+    MountTests,
+    SnapshotTests,
+    IsolationTests,
 ):
     """Subclass it in a test module, name your `factory`, and run pytest."""

@@ -23,7 +23,11 @@ from pytest_benchflow.sandboxes.docker.project_watcher import Watcher
 from pytest_benchflow.sandboxes.docker.sandbox import DockerSandbox
 
 _CAPABILITIES = dict.fromkeys(
-    ("no_network", "docker_image", "compose", "services", "users", "mounts", "survives_runner", "snapshots"), True
+    (
+        *("no_network", "docker_image", "compose", "services", "users", "mounts"),
+        *("survives_runner", "snapshots", "terminals"),
+    ),
+    True,
 )
 
 

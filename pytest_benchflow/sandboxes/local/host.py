@@ -79,7 +79,7 @@ class Host:
     @cached_property
     def capabilities(self) -> Capabilities:
         """What sandboxes of this caller can do."""
-        return Capabilities(no_network=True, users=self.privileged, mounts=True, snapshots=True)
+        return Capabilities(no_network=True, users=self.privileged, mounts=True, snapshots=True, terminals=True)
 
     @property
     def path(self) -> str:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from pytest_benchflow.core.errors import SandboxError
 from pytest_benchflow.core.removal import remove_tree
@@ -18,6 +18,9 @@ from pytest_benchflow.sandboxes.local.control import Control, Launcher
 from pytest_benchflow.sandboxes.local.guest import wire
 from pytest_benchflow.sandboxes.local.layers import copy_written
 from pytest_benchflow.sandboxes.local.pipes import Collector, ProgramPipes, ReadPipe, WritePipe
+
+if TYPE_CHECKING:
+    from pytest_benchflow.sandboxes.local.terminal import LocalTerminal
 
 
 class LocalProcess:
@@ -164,7 +167,7 @@ class Machine:
         self._name = config.name
         self._temporary_dir = "" if config.is_layer else config.written
         self._oom_kills = 0
-        self._open: set[LocalProcess | Collector] = set()
+        self._open: set[LocalProcess | LocalTerminal | Collector] = set()
 
     @classmethod
     async def start(cls, launcher: Launcher, config: MachineConfig) -> Machine:
@@ -219,6 +222,31 @@ class Machine:
         finally:
             reason.close()
         return process
+
+    async def open_terminal(self, command: Command, rows: int, columns: int) -> LocalTerminal:
+        """Start a program at a terminal; SandboxError says why it cannot be started."""
+        from pytest_benchflow.sandboxes.local.terminal import LocalTerminal, receive
+
+        with ProgramPipes() as pipes:
+            connection = pipes.socket()
+            pipes.content(b"")
+            pipes.content(b"")
+            started = pipes.from_program()
+            message = {**command.message(keep=True), "size": (rows, columns)}
+            number, status = await self._control.request(message, pipes.program_ends)
+        reason = ReadPipe(started)
+        try:
+            if text := await reason.read(4096):
+                raise self._not_started(command, text)
+            terminal = LocalTerminal(self._control, number, status, receive(connection), self._open.discard)
+        except BaseException:
+            await asyncio.shield(self._control.kill(number, status))
+            raise
+        finally:
+            reason.close()
+            os.close(connection)
+        self._open.add(terminal)
+        return terminal
 
     async def run(self, command: Command, *, stdin: bytes = b"", timeout_sec: float | None = None) -> ExecResult:
         """Run a program to its end; on timeout or cancellation its whole process tree is killed."""
