@@ -37,9 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return show_metrics(options.directory, **labels, as_json=options.json)
     if options.command == "agents":
         return _agents(options)
-    from pytest_benchflow.cli.tasks import check
-
-    return check(options.paths, strict=options.strict)
+    return _tasks(options)
 
 
 def _split_command(argv: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -72,10 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="bf", description="Agent benchmarks; to run them use pytest.")
     parser.add_argument("--version", action="version", version=f"pytest-benchflow {version('pytest-benchflow')}")
     commands = parser.add_subparsers(dest="command", required=True)
-    tasks = commands.add_parser("tasks", help="work on task directories").add_subparsers(dest="verb", required=True)
-    check = tasks.add_parser("check", help="read tasks and report every problem; starts nothing")
-    check.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="a task, or a folder of tasks")
-    check.add_argument("--strict", action="store_true", help="unknown keys are errors")
+    _add_tasks(commands)
     _add_shell(commands)
     agents = commands.add_parser("agents", help="list agents and what each lacks to run here").add_subparsers(
         dest="verb", metavar="[show|install|prune]"
@@ -113,6 +108,24 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_tasks(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    tasks = commands.add_parser("tasks", help="work on task directories").add_subparsers(dest="verb", required=True)
+    init = tasks.add_parser("init", help="write a new task that works, to be changed into yours")
+    init.add_argument("path", type=Path, metavar="NAME", help="the directory to make, for example tasks/fix-parser")
+    init.add_argument(
+        "--from", dest="source", type=Path, metavar="FOLDER", help="an existing project, which the agent will work on"
+    )
+    check = tasks.add_parser("check", help="read tasks and report every problem; starts nothing without --run")
+    check.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="a task, or a folder of tasks")
+    check.add_argument("--strict", action="store_true", help="unknown keys are errors")
+    check.add_argument("--run", action="store_true", help="also run them: oracle has to pass, and nop must not")
+    _add_sandbox(check)
+    check.add_argument(
+        "--jobs-dir", type=Path, default=Path("jobs"), metavar="DIR", help="where results go (default: %(default)s)"
+    )
+    check.add_argument("--concurrency", type=_count, metavar="N", help="rollouts at a time (default: one per CPU)")
+
+
 def _add_shell(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     shell = commands.add_parser(
         "shell",
@@ -140,6 +153,21 @@ def _add_sandbox(parser: argparse.ArgumentParser) -> None:
         metavar="NAME.OPTION=VALUE",
         help="as --bf-sandbox-option; can be given more than once",
     )
+
+
+def _tasks(options: argparse.Namespace) -> int:
+    if options.verb == "init":
+        from pytest_benchflow.cli.task_template import init_task
+
+        return init_task(options.path, source=options.source)
+    from pytest_benchflow.cli.tasks import check
+
+    if not options.run:
+        return check(options.paths, strict=options.strict)
+    from pytest_benchflow.cli.self_test import SelfTestOptions
+
+    run = SelfTestOptions(options.sandbox, options.sandbox_option, options.jobs_dir, options.concurrency)
+    return check(options.paths, strict=options.strict, run=run)
 
 
 def _agents(options: argparse.Namespace) -> int:
