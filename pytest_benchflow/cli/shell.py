@@ -20,11 +20,13 @@ from pytest_benchflow.core.files import cache_directory, is_abandoned, temporary
 from pytest_benchflow.core.removal import remove_tree
 from pytest_benchflow.rollout import Resources, Role, Rollout, Scene, make_config
 from pytest_benchflow.sandboxes import SandboxRegistry, parse_backend_options
+from pytest_benchflow.tasks import load_task
 
 if TYPE_CHECKING:
     from pytest_benchflow.agents import AgentContext
     from pytest_benchflow.rollout import RolloutConfig
     from pytest_benchflow.sandboxes import HasTerminals, Terminal
+    from pytest_benchflow.tasks import Task
 
 #: As of programs that run others: what ended with 1 or 2 was the command.
 NOT_STARTED = 125
@@ -100,7 +102,8 @@ class _Shell:
         with _scratch() as scratch:
             resources = self._resources()
             try:
-                rollout = await Rollout.create(self._config(scratch), resources)
+                task = load_task(self._directory)
+                rollout = Rollout(self._config(task, scratch), resources, task)
                 try:
                     return await self._visit(rollout, scratch)
                 finally:
@@ -115,12 +118,17 @@ class _Shell:
         sandboxes.add_options(parse_backend_options(self._options.sandbox_options, sandboxes))
         return Resources(agents, sandboxes)
 
-    def _config(self, scratch: Path) -> RolloutConfig:
+    @property
+    def _directory(self) -> Path:
         path = self._options.task
+        return path.parent if path.name in ("task.toml", "task.md") and path.is_file() else path
+
+    def _config(self, task: Task, scratch: Path) -> RolloutConfig:
         first = Role("first", agent="oracle" if self._options.solve else "nop")
         return make_config(
             {
-                "task_path": path.parent if path.name in ("task.toml", "task.md") and path.is_file() else path,
+                "task_path": task.path,
+                "threshold": task.run.threshold,
                 "scenes": [Scene(roles=[first])],
                 "sandbox": self._options.sandbox,
                 "services": tuple(self._options.services),

@@ -64,6 +64,8 @@ def test_interactive_shell_is_a_real_terminal(make_task: Make) -> None:
         screen.expect("33 99")
         screen.expect("xterm-/app")
         screen.expect("Make done.txt.")
+        screen.type("echo by-$((1 + 1)) >$(tty)\n")
+        screen.expect("by-2")
         screen.resize(20, 70)
         screen.type("sleep 0.2; stty size\n")
         screen.expect("20 70")
@@ -144,7 +146,7 @@ def test_verifier_can_be_run_from_inside_again_and_again(make_task: Make) -> Non
         [ ! -e /app/done.txt ] || echo 1 >/logs/verifier/reward.txt
         [ ! -e /app/mute ] || rm /logs/verifier/reward.txt
     """
-    task = make_task(test=test)
+    task = make_task(test=test, toml="[benchflow]\nthreshold = 0.75\n")
     script = "bf-verify; echo $?; touch done.txt; bf-verify; echo $?; touch mute; bf-verify 2>&1; echo $?"
     run = shell(task, "--verify", "--", "bash", "-c", script)
     first, second, third = run.stdout.split("looking for done.txt\n")[1:]
@@ -235,6 +237,32 @@ def test_signal_ends_the_sandbox(end: signal.Signals, status: int, make_task: Ma
     if left:
         assert shell(make_task("next"), "--", "true").returncode == 0
         assert [*(cache / "shells").iterdir()] == []
+
+
+def test_interrupt_during_the_build_leaves_nothing(make_task: Make, cache: Path) -> None:
+    task = make_task(dockerfile="FROM debian:12\nRUN echo building; sleep 43210\n")
+    with OnTerminal([*BF, "shell", "--sandbox", "local", str(task)]) as screen:
+        eventually(lambda: sleepers(43210))
+        screen.type("\x03")
+        assert screen.wait() == 130
+    eventually(lambda: not sleepers(43210))
+    assert [*(cache / "shells").iterdir()] == []
+
+
+def test_all_output_arrives_before_the_end(make_task: Make) -> None:
+    with OnTerminal([*BF, "shell", str(make_task()), "--", "seq", "100000"]) as screen:
+        screen.expect("\n100000\r\n")
+        assert screen.wait() == 0
+
+
+def test_first_step_is_the_one_that_is_shown(make_task: Make) -> None:
+    toml = '[[steps]]\nname = "one"\n[[steps]]\nname = "two"\n'
+    files = {f"steps/{name}/instruction.md": f"Step {name}.\n" for name in ("one", "two")}
+    files |= {f"steps/{name}/tests/test.sh": "echo 1 >/logs/verifier/reward.txt\n" for name in ("one", "two")}
+    files |= {f"steps/{name}/solution/solve.sh": f"#!/bin/bash\ntouch {name}\n" for name in ("one", "two")}
+    task = make_task(toml=toml, files=files)
+    run = shell(task, "--solve", "--", "bash", "-c", "cat /instruction.md; ls")
+    assert (run.stdout, run.stderr) == ("Step one.\none\n", "")
 
 
 def test_closed_window_ends_the_sandbox(make_task: Make) -> None:
