@@ -142,17 +142,16 @@ def test_reader_that_leaves_ends_the_shell_quietly(make_task: Make) -> None:
 def test_verifier_can_be_run_from_inside_again_and_again(make_task: Make) -> None:
     test = """
         echo looking for done.txt
-        [ -e /app/done.txt ] && echo 1 || echo 0.5 >/logs/verifier/reward.txt
-        [ ! -e /app/done.txt ] || echo 1 >/logs/verifier/reward.txt
-        [ ! -e /app/mute ] || rm /logs/verifier/reward.txt
+        [ -e /app/done.txt ] && reward=0.8 || reward=0.5
+        [ -e /app/mute ] || echo $reward >/logs/verifier/reward.txt
     """
     task = make_task(test=test, toml="[benchflow]\nthreshold = 0.75\n")
     script = "bf-verify; echo $?; touch done.txt; bf-verify; echo $?; touch mute; bf-verify 2>&1; echo $?"
     run = shell(task, "--verify", "--", "bash", "-c", script)
     first, second, third = run.stdout.split("looking for done.txt\n")[1:]
     assert first == "reward 0.5\n1\n"
-    assert second == "1\nreward 1\n0\n"
-    assert third.startswith("1\nno reward: the verifier left no reward.txt")
+    assert second == "reward 0.8\n0\n"
+    assert third.startswith("no reward: the verifier left no reward.txt")
     assert third.endswith("\n2\n")
     assert shell(task, "--", "bash", "-c", "command -v bf-verify; ls -d /tests").stdout == ""
 
