@@ -7,7 +7,8 @@ import os
 import sys
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 #: Both at once: one of them builds what the other waits for.
 _AGENTS = ("nop", "oracle")
+_REASON_CHARS = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ def run_self_test(tasks: Sequence[Task], options: SelfTestOptions) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-    print(f"{len(tasks)} tasks run, {unsound or 'none'} unsound, results in {directory}")
+    print(f"{len(tasks)} tasks, {unsound or 'none'} unsound, results in {directory}")
     return 1 if unsound else 0
 
 
@@ -63,21 +65,32 @@ async def _run(tasks: Sequence[Task], options: SelfTestOptions) -> tuple[int, Pa
     engine = Engine(options.concurrency or max(len(_AGENTS), os.cpu_count() or 1))
     engine.at_close(resources.aclose)
     try:
-        futures = {
-            (task.path, agent): engine.submit(partial(job.run, _config(task, agent, sandbox), task, resources))
+        results = [
+            (
+                task.path,
+                [engine.submit(partial(job.run, _config(task, agent, sandbox), task, resources)) for agent in _AGENTS],
+            )
             for task in tasks
-            for agent in _AGENTS
-        }
-        unsound = 0
-        columns = _Columns(max(len(_label(task)) for task in tasks))
-        print(columns.head)
-        for task in tasks:
-            nop, oracle = [await asyncio.wrap_future(futures[task.path, agent]) for agent in _AGENTS]
-            unsound += not columns.show(task, nop, oracle)
+            if not task.run.skip
+        ]
+        return await _show(tasks, dict(results)), job.directory
     finally:
         await asyncio.to_thread(engine.close)
         job.close()
-    return unsound, job.directory
+
+
+async def _show(tasks: Sequence[Task], results: Mapping[Path, Sequence[Future[RolloutResult]]]) -> int:
+    """Print the line of each task once its results are there; return how many tasks are unsound."""
+    columns = _Columns(max(len(_label(task)) for task in tasks))
+    print(columns.head, flush=True)
+    unsound = 0
+    for task in tasks:
+        if task.path not in results:
+            columns.show_skipped(task)
+            continue
+        nop, oracle = [await asyncio.wrap_future(future) for future in results[task.path]]
+        unsound += not columns.show(task, nop, oracle)
+    return unsound
 
 
 def _config(task: Task, agent: str, sandbox: str) -> RolloutConfig:
@@ -108,11 +121,20 @@ class _Columns:
     def show(self, task: Task, nop: RolloutResult, oracle: RolloutResult) -> bool:
         """Print the line of a task and return whether it is sound."""
         problems = [*nop_problems(nop), *oracle_problems(oracle)]
-        verdict = "UNSOUND" if problems else oracle.skipped or nop.skipped or "ok"
-        print(self._line(_label(task), _cell(nop), _cell(oracle), verdict))
+        excuse = "quarantined" if task.run.quarantine else "expected to fail" if task.run.xfail else None
+        bad = f"unsound, {excuse}" if excuse else "UNSOUND"
+        verdict = bad if problems else oracle.skipped or nop.skipped or "ok"
+        self._print(task, _cell(nop), _cell(oracle), verdict)
         for problem in problems:
             print(f"  {problem}", flush=True)
-        return not problems
+        return not problems or excuse is not None
+
+    def show_skipped(self, task: Task) -> None:
+        """Print the line of a task that its file wants to be skipped."""
+        self._print(task, "skipped", "skipped", str(task.run.skip))
+
+    def _print(self, task: Task, *cells: str) -> None:
+        print(self._line(_label(task), *cells), flush=True)
 
     def _line(self, *cells: str) -> str:
         return "{:{}}  {:7}  {:7}  {}".format(cells[0], self._width, *cells[1:])
@@ -146,7 +168,7 @@ def oracle_problems(result: RolloutResult) -> Iterator[str]:
 def _error(agent: str, result: RolloutResult) -> Iterator[str]:
     error = result.error
     reason = "no reward and no error" if error is None else f"{error.category} in {error.phase}: {error.message}"
-    yield f"{agent}: {one_line(reason)}"
+    yield f"{agent}: {one_line(reason, _REASON_CHARS)} · {result.rollout_dir}"
 
 
 def _cell(result: RolloutResult) -> str:

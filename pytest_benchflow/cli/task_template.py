@@ -171,7 +171,7 @@ def _refuse(path: Path, source: Path | None) -> None:
 def find_kind(source: Path) -> _Kind:
     """Return what kind of project is in a folder, by the files that tell."""
     if any((source / name).is_file() for name in ("pyproject.toml", "setup.py", "requirements.txt")):
-        return _Kind("python", "python:3.12-slim", tuple(_python_lines(source)))
+        return _Kind("python", "python:3.13-slim", tuple(_python_lines(source)))
     if (source / "package.json").is_file():
         return _Kind("node", "node:22-slim", tuple(_node_lines(source)))
     if (source / "go.mod").is_file():

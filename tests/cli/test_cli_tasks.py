@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from project import NO_DAEMON, write_files, write_task
+from project import NO_DAEMON, wait_for, write_files, write_task
 
 from pytest_benchflow.cli.main import main
 from pytest_benchflow.cli.task_template import find_kind
@@ -45,7 +46,7 @@ def test_new_tasks_are_sound_at_once(capsys: pytest.CaptureFixture[str]) -> None
         ["tasks/plain", "0.00", "1.00", "ok"],
         ["tasks/shop", "0.00", "1.00", "ok"],
     ]
-    assert shown.out.splitlines()[-1].startswith("3 tasks run, none unsound, results in jobs/")
+    assert shown.out.splitlines()[-1].startswith("3 tasks, none unsound, results in jobs/")
     task = load_task(Path("tasks/shop"))
     assert task.warnings == ()
     assert "The project shop is in `/app`" in task.steps[0].instruction
@@ -62,12 +63,14 @@ def test_unsound_tasks_are_told_apart_and_nothing_is_built_twice(capsys: pytest.
     write_task(Path("tasks/half"), test="echo 0.5 >/logs/verifier/reward.txt", toml="[benchflow]\nthreshold = 0.5\n")
     write_task(Path("tasks/mute"), test="true")
     write_task(Path("tasks/open"), solve=None)
+    write_task(Path("tasks/idle"), toml='[benchflow]\nskip = "later"\n')
+    write_task(Path("tasks/sick"), test="true", toml="[benchflow]\nquarantine = true\n")
     write_task(Path("tasks/wrong"), toml="[agnet]\n[agent]\ntimeout_sec = 'x'\n")
     assert main(["tasks", "check", "tasks", "--run", "--sandbox", "local", "--jobs-dir", "out"]) == 1
     shown = capsys.readouterr()
     assert "tasks/wrong/task.toml" in shown.err
     table = [" ".join(line.split()) for line in shown.out.splitlines()]
-    assert table[:2] == ["7 tasks, 1 broken", "task nop oracle"]
+    assert table[:2] == ["9 tasks, 1 broken", "task nop oracle"]
     for line in (
         "tasks/good 0.50 1.00 ok",
         "tasks/easy 1.00 1.00 UNSOUND",
@@ -76,12 +79,14 @@ def test_unsound_tasks_are_told_apart_and_nothing_is_built_twice(capsys: pytest.
         "tasks/half 0.50 0.50 UNSOUND",
         "nop passes: the verifier gives 0.5 to an agent that did nothing",
         "tasks/mute error error UNSOUND",
+        "tasks/idle skipped skipped later",
+        "tasks/sick error error unsound, quarantined",
         "tasks/open 0.00 skipped no oracle solution for open",
     ):
         assert line in table
     assert any(line.startswith("oracle fails: reward 0.5 is below 1 · ") for line in table)
-    assert sum(line.startswith(("nop: reward in verify", "oracle: reward in verify")) for line in table) == 2
-    assert table[-1].startswith("6 tasks run, 4 unsound, results in out/")
+    assert sum(line.startswith(("nop: reward in verify", "oracle: reward in verify")) for line in table) == 4
+    assert table[-1].startswith("8 tasks, 4 unsound, results in out/")
     built = {path.read_text() for path in Path("out").glob("*/good__*/verifier/built")}
     assert len([*Path("out").glob("*/good__*/verifier/built")]) == 2
     assert len(built) == 1
@@ -94,6 +99,18 @@ def test_nothing_starts_where_no_task_can_run(capsys: pytest.CaptureFixture[str]
     assert not Path("jobs").exists()
     assert main(["tasks", "check", "nowhere", "--run"]) == 2
     assert "no task in nowhere" in capsys.readouterr().err
+
+
+def test_interrupt_ends_what_runs(tmp_path: Path) -> None:
+    write_task(Path("tasks/slow"), solve="touch /app/asleep; sleep 600")
+    script = "import sys; from pytest_benchflow.cli.main import main; sys.exit(main())"
+    argv = [sys.executable, "-c", script, "tasks", "check", "--run", "tasks"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        wait_for(lambda: [*Path("jobs").glob("*/slow__*/result.json")], "nop's result", 30)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 130
+        assert process.stderr is not None
+        assert process.stderr.read() == "interrupted\n"
 
 
 def test_project_is_copied_without_what_does_not_belong_into_it(capsys: pytest.CaptureFixture[str]) -> None:
@@ -138,15 +155,15 @@ def test_project_is_copied_without_what_does_not_belong_into_it(capsys: pytest.C
     ("files", "image", "lines"),
     [
         ({"a.c": ""}, "debian:bookworm-slim", ()),
-        ({"pyproject.toml": '[project]\nname = "x"\n'}, "python:3.12-slim", ()),
+        ({"pyproject.toml": '[project]\nname = "x"\n'}, "python:3.13-slim", ()),
         (
             {"pyproject.toml": '[project]\ndependencies = ["y"]\n', "src/x/__init__.py": ""},
-            "python:3.12-slim",
+            "python:3.13-slim",
             ("RUN pip install --no-cache-dir -e .", "ENV PYTHONPATH=/app/src"),
         ),
         (
             {"requirements.txt": "y\n", "setup.py": ""},
-            "python:3.12-slim",
+            "python:3.13-slim",
             ("RUN pip install --no-cache-dir -r requirements.txt",),
         ),
         ({"package.json": "{}"}, "node:22-slim", ()),
