@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -150,6 +150,36 @@ def test_the_python_of_the_library_page_works(demo: Project) -> None:
     lines = run_script(demo, script)
     assert any(line.startswith("passed 1.0 ") for line in lines)
     assert {"4 of 4, 100.0%, mean reward 1.0", "{'reward': 1.0} 0"} <= {*lines}
+
+
+def test_the_commands_for_authors_work_in_order(new_project: Callable[..., Project]) -> None:
+    project = new_project()
+    project.write({"shop/main.sh": "echo hi\n"})
+    bf = [sys.executable, "-c", "import sys; from pytest_benchflow.cli.main import main; sys.exit(main())"]
+    shown = {}
+    page = (ROOT / "docs/writing-tasks.md").read_text()
+    for command in dict.fromkeys([*author_commands(page), *author_commands(README)]):
+        done = subprocess.run(
+            [*bf, *shlex.split(command)[1:]],
+            cwd=project.root,
+            env=project.environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        shown[command] = done.stdout
+    assert len(shown) > 8
+    assert "tasks/shop-refunds  0.00     1.00     ok\n" in shown["bf tasks check --run tasks"]
+    assert shown["bf shell tasks/answer -- cat /app/question.txt"] == "What is 6 times 7?\n"
+    assert shown["bf shell tasks/answer --sandbox local --solve -- cat answer.txt"] == "42\n"
+    assert shown["bf shell tasks/answer --solve --verify -- bf-verify"].endswith("\nreward 1\n")
+
+
+def author_commands(page: str) -> Iterator[str]:
+    for block in re.findall(r"```console\n(.*?)```", page, re.DOTALL):
+        yield from (line.partition("#")[0].strip() for line in block.splitlines() if line.startswith("bf "))
 
 
 def test_the_manifests_of_the_agents_page_are_valid() -> None:

@@ -12,6 +12,8 @@ from .base import ModelAccess as ModelAccess
 from .base import PromptResult as PromptResult
 from .base import Session as Session
 from .base import Usage as Usage
+from .builtin import NopAgent as NopAgent
+from .builtin import NopSession as NopSession
 from .bundles.bundle import Bundle as Bundle
 from .bundles.bundle import BundleSpec as BundleSpec
 from .bundles.store import BundleStore as BundleStore

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -14,7 +15,10 @@ _KEPT_DAYS = 30.0
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
-    options = _parser().parse_args(argv)
+    words, command = _split_command(sys.argv[1:] if argv is None else argv)
+    options = _parser().parse_args(words)
+    if options.command == "shell":
+        return _shell(options, command)
     if options.command == "schema":
         return _schema(options.of)
     if options.command == "cleanup":
@@ -33,19 +37,41 @@ def main(argv: Sequence[str] | None = None) -> int:
         return show_metrics(options.directory, **labels, as_json=options.json)
     if options.command == "agents":
         return _agents(options)
-    from pytest_benchflow.cli.tasks import check
+    return _tasks(options)
 
-    return check(options.paths, strict=options.strict)
+
+def _split_command(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return our own words and those after --, which belong to another program and are not to be looked at."""
+    words = [*argv]
+    if words[:1] != ["shell"] or "--" not in words:
+        return words, []
+    place = words.index("--")
+    return words[:place], words[place + 1 :]
+
+
+def _shell(options: argparse.Namespace, command: Sequence[str]) -> int:
+    from pytest_benchflow.cli.shell import ShellOptions, open_shell
+
+    return open_shell(
+        ShellOptions(
+            options.task,
+            command,
+            sandbox=options.sandbox,
+            sandbox_options=options.sandbox_option,
+            services=options.service,
+            user=options.user,
+            solve=options.solve,
+            verify=options.verify,
+        )
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="bf", description="Agent benchmarks; to run them use pytest.")
     parser.add_argument("--version", action="version", version=f"pytest-benchflow {version('pytest-benchflow')}")
     commands = parser.add_subparsers(dest="command", required=True)
-    tasks = commands.add_parser("tasks", help="work on task directories").add_subparsers(dest="verb", required=True)
-    check = tasks.add_parser("check", help="read tasks and report every problem; starts nothing")
-    check.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="a task, or a folder of tasks")
-    check.add_argument("--strict", action="store_true", help="unknown keys are errors")
+    _add_tasks(commands)
+    _add_shell(commands)
     agents = commands.add_parser("agents", help="list agents and what each lacks to run here").add_subparsers(
         dest="verb", metavar="[show|install|prune]"
     )
@@ -80,6 +106,68 @@ def _parser() -> argparse.ArgumentParser:
         help="with --images, only those older, or longer unused, than this (default: %(default)g)",
     )
     return parser
+
+
+def _add_tasks(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    tasks = commands.add_parser("tasks", help="work on task directories").add_subparsers(dest="verb", required=True)
+    init = tasks.add_parser("init", help="write a new task that works, to be changed into yours")
+    init.add_argument("path", type=Path, metavar="NAME", help="the directory to make, for example tasks/fix-parser")
+    init.add_argument(
+        "--from", dest="source", type=Path, metavar="FOLDER", help="an existing project, which the agent will work on"
+    )
+    check = tasks.add_parser("check", help="read tasks and report every problem; starts nothing without --run")
+    check.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="a task, or a folder of tasks")
+    check.add_argument("--strict", action="store_true", help="unknown keys are errors")
+    check.add_argument("--run", action="store_true", help="also run them: oracle has to pass, and nop must not")
+    _add_sandbox(check)
+    check.add_argument(
+        "--jobs-dir", type=Path, default=Path("jobs"), metavar="DIR", help="where results go (default: %(default)s)"
+    )
+    check.add_argument("--concurrency", type=_count, metavar="N", help="rollouts at a time (default: one per CPU)")
+
+
+def _add_shell(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    shell = commands.add_parser(
+        "shell",
+        help="a task's environment as an agent finds it, with a prompt",
+        usage="bf shell [options] TASK [-- COMMAND [ARGUMENT ...]]",
+        description="Start the environment of a task as an agent would find it, and open a shell there or run a"
+        " command. The exit status is the shell's or command's, 125 if the environment could not be had.",
+    )
+    shell.add_argument("task", type=Path, metavar="TASK", help="the directory of a task")
+    _add_sandbox(shell)
+    shell.add_argument("--service", action="append", default=[], metavar="NAME", help="a service beside the agent")
+    shell.add_argument("--user", metavar="NAME", help="be this user instead of the agent's")
+    shell.add_argument("--solve", action="store_true", help="run the solution first, as the agent oracle does")
+    shell.add_argument(
+        "--verify", action="store_true", help="have the command bf-verify inside, which runs the verifier"
+    )
+
+
+def _add_sandbox(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--sandbox", default="auto", metavar="NAME", help="as --bf-sandbox (default: %(default)s)")
+    parser.add_argument(
+        "--sandbox-option",
+        action="append",
+        default=[],
+        metavar="NAME.OPTION=VALUE",
+        help="as --bf-sandbox-option; can be given more than once",
+    )
+
+
+def _tasks(options: argparse.Namespace) -> int:
+    if options.verb == "init":
+        from pytest_benchflow.cli.task_template import init_task
+
+        return init_task(options.path, source=options.source)
+    from pytest_benchflow.cli.tasks import check
+
+    if not options.run:
+        return check(options.paths, strict=options.strict)
+    from pytest_benchflow.cli.self_test import SelfTestOptions
+
+    run = SelfTestOptions(options.sandbox, options.sandbox_option, options.jobs_dir, options.concurrency)
+    return check(options.paths, strict=options.strict, run=run)
 
 
 def _agents(options: argparse.Namespace) -> int:

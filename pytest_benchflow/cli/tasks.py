@@ -10,27 +10,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pytest_benchflow.cli.self_test import SelfTestOptions
     from pytest_benchflow.configfile import Problem
+    from pytest_benchflow.tasks import Task
 
 _SHOWN_PLACES = {"warning": 10, "error": 100}
 
 
-def check(paths: Sequence[Path], *, strict: bool) -> int:
-    """Report every problem of the tasks below these paths; 1 if any is broken, 2 if a path holds none."""
+def check(paths: Sequence[Path], *, strict: bool, run: SelfTestOptions | None = None) -> int:
+    """Report every problem of the tasks below these paths, and run them; 1 if any is broken, 2 if a path holds none."""
     from pytest_benchflow.configfile import TaskError
     from pytest_benchflow.tasks import find_tasks, load_task
 
     tasks_by_path = {path: [*find_tasks(path.parent if _is_task_file(path) else path)] for path in paths}
-    good = broken = 0
+    good: list[Task] = []
+    broken = 0
     equal: dict[tuple[str, str], list[Problem]] = {}
     for directory in dict.fromkeys(task for tasks in tasks_by_path.values() for task in tasks):
         problems: Sequence[Problem]
         try:
-            problems = load_task(directory, strict=strict).warnings
-            good += 1
+            task = load_task(directory, strict=strict)
         except TaskError as error:
             problems = error.problems
             broken += 1
+        else:
+            problems = task.warnings
+            good.append(task)
         for problem in problems:
             part = "" if problem.line else os.path.relpath(problem.file, directory)
             equal.setdefault((part, re.sub('".*?"', "", _line(problem))), []).append(problem)
@@ -39,8 +44,13 @@ def check(paths: Sequence[Path], *, strict: bool) -> int:
     if empty := [str(path) for path, tasks in tasks_by_path.items() if not tasks]:
         print(f"no task in {', '.join(empty)}; a task has a task.toml or a task.md", file=sys.stderr)
     if good or broken:
-        print(f"{good + broken} tasks, {broken} broken")
-    return 2 if empty else 1 if broken else 0
+        print(f"{len(good) + broken} tasks, {broken} broken")
+    status = 2 if empty else 1 if broken else 0
+    if run is None or not good:
+        return status
+    from pytest_benchflow.cli.self_test import run_self_test
+
+    return max(status, run_self_test(good, run))
 
 
 def _line(problem: Problem) -> str:

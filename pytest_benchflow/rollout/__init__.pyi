@@ -28,6 +28,7 @@ from .scenes import document_scenes as document_scenes
 from .settings import PreAgentHook as PreAgentHook
 from .setup import agent_spec as agent_spec
 from .setup import verifier_spec as verifier_spec
+from .step_run import SoftVerification as SoftVerification
 from .users import BaseUser as BaseUser
 from .users import FunctionUser as FunctionUser
 from .users import LoopStrategy as LoopStrategy

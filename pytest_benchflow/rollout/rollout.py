@@ -236,6 +236,10 @@ class Rollout:
             self._n_soft += 1
             return await step_run.soft_verify(step_run.output / "rounds" / str(self._n_soft))
 
+    async def rehearse_verification(self, into: Path) -> SoftVerification:
+        """Run the hidden tests as at the end, into a new directory, while the agent's session stays open."""
+        return await self._require_step_run().rehearse(into)
+
     async def cleanup(self) -> None:
         """Stop the sandbox and write the result; idempotent, and a cancellation does not interrupt it."""
         if self._closed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -114,6 +115,24 @@ class StepRun:
             verification, error = None, str(caught)
         return SoftVerification(verification, _read_output(into), error)
 
+    async def rehearse(self, into: Path) -> SoftVerification:
+        """Run the hidden tests as at the end, while agent and sandbox go on; tests and their files stay to be read."""
+        try:
+            verification, error = await self._verify_beside(into), None
+        except (VerifierError, RewardError) as caught:
+            verification, error = None, str(caught)
+        return SoftVerification(verification, _read_output(into), error)
+
+    async def _verify_beside(self, into: Path) -> Verification:
+        if self.step.verifier.mode != "separate":
+            return await self._verifier(self.sandbox).run(into)
+        await asyncio.to_thread(shutil.rmtree, self.output / "artifacts", ignore_errors=True)
+        entries = await self._collect(ends_main=False)
+        try:
+            return await self._verifier(await self._fresh_sandbox(entries, keeps_main=True)).run(into)
+        finally:
+            await self.stop()
+
     async def _verify_and_clear(self, into: Path) -> Verification:
         if self.step.verifier.mode == "separate":
             raise VerifierError("a task with a separate verifier cannot be verified between rounds")
@@ -186,11 +205,11 @@ class StepRun:
         except BenchflowError as error:
             self.recorder.notes.append(f"main could not be stopped before its services were read: {error}")
 
-    async def _fresh_sandbox(self, entries: list[ArtifactEntry]) -> Sandbox:
+    async def _fresh_sandbox(self, entries: list[ArtifactEntry], *, keeps_main: bool = False) -> Sandbox:
         """Start a sandbox for the verifier, which gets the artifacts and nothing else of the agent's."""
         name = f"{self.recorder.name}-verifier"
         spec = verifier_spec(self.task, self.step, self.config, name, build_dir=self.build_dir)
-        if self.is_last and self.config.keep_sandbox == "never":
+        if self.is_last and self.config.keep_sandbox == "never" and not keeps_main:
             await self.sandbox.stop()
         else:
             spec = replace(spec, coexists_with=self.sandbox.id)

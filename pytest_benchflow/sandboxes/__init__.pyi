@@ -4,6 +4,7 @@ from .base import Capabilities as Capabilities
 from .base import ExecResult as ExecResult
 from .base import HasNetwork as HasNetwork
 from .base import HasServices as HasServices
+from .base import HasTerminals as HasTerminals
 from .base import Leftover as Leftover
 from .base import Leftovers as Leftovers
 from .base import Limits as Limits
@@ -13,6 +14,7 @@ from .base import Sandbox as Sandbox
 from .base import SandboxImage as SandboxImage
 from .base import SandboxSpec as SandboxSpec
 from .base import Service as Service
+from .base import Terminal as Terminal
 from .build_context import CONTEXT_PREFIX as CONTEXT_PREFIX
 from .dockerfile import with_base as with_base
 from .dockerfile import with_sources as with_sources

@@ -50,6 +50,8 @@ class Capabilities:
     """Whether `snapshot` and `restore` work; otherwise they raise SandboxSnapshotNotSupported."""
     mounts: bool = False
     """Whether host directories can be mounted read-only, `SandboxSpec.mounts`; without it they are uploaded."""
+    terminals: bool = False
+    """Whether programs can be given a terminal; such sandboxes are `HasTerminals` too."""
     survives_runner: bool = False
     """Whether a sandbox stopped with `delete=False` outlives its runner."""
 
@@ -211,6 +213,43 @@ class HasServices(Protocol):
 
     async def stop_main(self) -> None:
         """End the sandbox itself with all that runs in it, but none of its services; `stop` then ends those."""
+
+
+@runtime_checkable
+class Terminal(Protocol):
+    """A running program inside a sandbox, at a terminal: keys go in, all that it prints comes out."""
+
+    async def write(self, data: bytes) -> None:
+        """Type bytes, waiting while the program is slow; BrokenPipeError if it has ended."""
+
+    async def read(self, n: int = 65536) -> bytes:
+        """Return up to `n` bytes of what it printed; b"" at the end."""
+
+    async def resize(self, rows: int, columns: int) -> None:
+        """Give the terminal another size; the program in its foreground hears of it."""
+
+    async def wait(self) -> int:
+        """Wait for its exit and return the status (128 + signal number if a signal ended it)."""
+
+    async def kill(self) -> None:
+        """Kill the whole process tree inside the sandbox; idempotent, returns when it is gone."""
+
+
+@runtime_checkable
+class HasTerminals(Protocol):
+    """What a sandbox can do beyond `Sandbox` if its `capabilities.terminals` says so."""
+
+    async def open_terminal(
+        self,
+        argv: Sequence[str],
+        *,
+        rows: int,
+        columns: int,
+        user: str | int | None = None,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Terminal:
+        """Start a program at a terminal of this size, as the leader of its session."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from pytest_benchflow.testing.mounts import MountTests
 from pytest_benchflow.testing.network import NetworkTests
 from pytest_benchflow.testing.processes import ProcessTests
 from pytest_benchflow.testing.snapshots import SnapshotTests
+from pytest_benchflow.testing.terminals import TerminalTests
 
 
 class SandboxConformance(
@@ -18,6 +19,7 @@ class SandboxConformance(
     LifecycleTests,
     CommandTests,
     ProcessTests,
+    TerminalTests,
     FileTests,
     MountTests,
     SnapshotTests,

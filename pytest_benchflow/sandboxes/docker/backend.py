@@ -25,7 +25,11 @@ from pytest_benchflow.sandboxes.docker.sandbox import DockerSandbox
 from pytest_benchflow.sandboxes.network import is_own
 
 _CAPABILITIES = dict.fromkeys(
-    ("no_network", "docker_image", "compose", "services", "users", "mounts", "survives_runner", "snapshots"), True
+    (
+        *("no_network", "docker_image", "compose", "services", "users", "mounts"),
+        *("survives_runner", "snapshots", "terminals"),
+    ),
+    True,
 )
 
 

@@ -19,7 +19,7 @@ from pytest_benchflow.sandboxes.base import ExecResult
 from pytest_benchflow.sandboxes.docker.channel import Answer, Channel, CommandEnd, Sink
 from pytest_benchflow.sandboxes.docker.client import DockerEngine, EngineError
 from pytest_benchflow.sandboxes.docker.connection import Connection, open_connection
-from pytest_benchflow.sandboxes.docker.streams import STDERR, STDOUT, DockerProcess, frames
+from pytest_benchflow.sandboxes.docker.streams import STDERR, STDOUT, DockerProcess, DockerTerminal, frames
 
 #: How Docker and Podman tell in a program's stead that they could not start it, and the status they then give.
 _REFUSAL = re.compile(
@@ -43,7 +43,14 @@ class Execs:
         self._user = user
 
     async def create(
-        self, argv: Sequence[str], *, user: str, env: Mapping[str, str], cwd: str | None = None, stdin: bool = False
+        self,
+        argv: Sequence[str],
+        *,
+        user: str,
+        env: Mapping[str, str],
+        cwd: str | None = None,
+        stdin: bool = False,
+        tty: bool = False,
     ) -> str:
         """Prepare a program and return its number in the engine; without a directory it starts in the container's."""
         try:
@@ -52,6 +59,7 @@ class Execs:
                     self._container_id,
                     list(argv),
                     stdin=stdin,
+                    tty=tty,
                     user=user or self._user,
                     workdir=cwd,
                     environment=[f"{name}={value}" for name, value in env.items()],
@@ -61,9 +69,9 @@ class Execs:
             raise self._exec_error(error) from None
         return str(made["Id"])
 
-    async def start(self, exec_id: str) -> Connection:
+    async def start(self, exec_id: str, *, tty: bool = False) -> Connection:
         """Start a program, to the end even when cancelled: only what has started can be found and killed."""
-        starting = asyncio.ensure_future(self._start(exec_id))
+        starting = asyncio.ensure_future(self._start(exec_id, tty=tty))
         try:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
@@ -105,10 +113,15 @@ class Execs:
         code: int | None = None if facts["Running"] else facts["ExitCode"]
         return code
 
-    async def _start(self, exec_id: str) -> Connection:
+    async def resize(self, exec_id: str, rows: int, columns: int) -> None:
+        """Give the terminal of a program another size; one that has ended needs none."""
+        with contextlib.suppress(EngineError):
+            await self._engine.call(lambda client: client.exec_resize(exec_id, height=rows, width=columns))
+
+    async def _start(self, exec_id: str, *, tty: bool) -> Connection:
         path = f"/v{await self._engine.version()}/exec/{exec_id}/start"
         try:
-            return await open_connection(self._engine.address, path, body={"Detach": False, "Tty": False})
+            return await open_connection(self._engine.address, path, body={"Detach": False, "Tty": tty})
         except EngineError as error:
             raise self._exec_error(error) from None
 
@@ -132,6 +145,7 @@ def refusal(output: bytes) -> str | None:
 
 ROOT = frozenset({"", "0", "root", "0:0", "root:root"})
 _REFUSAL_SEC = 1.0
+_SIZED = 'stty rows {} cols {} 2>/dev/null; exec -- "$@"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +254,29 @@ class ShellContainer(ABC):
             await asyncio.shield(kill())
             raise
         return process
+
+    async def open_terminal(
+        self, argv: Sequence[str], size: tuple[int, int], *, user: str, cwd: str, env: Mapping[str, str]
+    ) -> DockerTerminal:
+        """Start a program at a terminal; SandboxError says why it cannot be started."""
+        mark, began = secrets.token_hex(8), asyncio.get_running_loop().time()
+
+        async def kill() -> None:
+            await self.kill(mark, began, user)
+
+        # The engine gives the terminal its size too late for a program that asks for it at once.
+        sized = ["bash", "-c", _SIZED.format(*size), "bash", *argv]
+        exec_id = await self._execs.create(
+            sized, user=user, cwd=cwd, env={**env, "BF_EXEC": mark}, stdin=True, tty=True
+        )
+        terminal = DockerTerminal(
+            await self._execs.start(exec_id, tty=True),
+            lambda: self._execs.exit_code(exec_id),
+            kill,
+            lambda rows, columns: self._execs.resize(exec_id, rows, columns),
+        )
+        self._processes.add(terminal)
+        return terminal
 
     def close(self) -> None:
         """Let go of every connection."""

@@ -18,7 +18,7 @@ from pytest_benchflow.sandboxes.docker.exec import Command
 from pytest_benchflow.sandboxes.docker.networks import ContainerNetwork
 from pytest_benchflow.sandboxes.docker.sidecar import DockerService
 from pytest_benchflow.sandboxes.docker.storage import Snapshots
-from pytest_benchflow.sandboxes.docker.streams import DockerProcess
+from pytest_benchflow.sandboxes.docker.streams import DockerProcess, DockerTerminal
 from pytest_benchflow.sandboxes.helpers import check_command, check_mounts, refused_note, resolve_path
 
 
@@ -141,6 +141,22 @@ class DockerSandbox:
         """Start a program and return its byte pipe."""
         check_command(self._spec.name, argv, user=user, cwd=cwd, env=env or {})
         return await self._running().open(argv, user=self._user(user), cwd=self._cwd(cwd), env=self._env(env))
+
+    async def open_terminal(
+        self,
+        argv: Sequence[str],
+        *,
+        rows: int,
+        columns: int,
+        user: str | int | None = None,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> DockerTerminal:
+        """Start a program at a terminal."""
+        check_command(self._spec.name, argv, user=user, cwd=cwd, env=env or {})
+        return await self._running().open_terminal(
+            argv, (rows, columns), user=self._user(user), cwd=self._cwd(cwd), env=self._env(env)
+        )
 
     async def upload_file(self, source: Path, target: str) -> None:
         """Copy a host file to exactly `target`, keeping its mode."""

@@ -31,6 +31,13 @@ async def frames(reader: asyncio.StreamReader) -> AsyncIterator[tuple[int, bytes
         return
 
 
+async def plain(reader: asyncio.StreamReader) -> AsyncIterator[tuple[int, bytes]]:
+    """Yield what comes from a terminal, which has one stream and no frames, until the connection ends."""
+    with contextlib.suppress(ConnectionError):
+        while data := await reader.read(_PIECE):
+            yield STDOUT, data
+
+
 _MAX_PIECES = 128
 
 
@@ -89,8 +96,9 @@ _CHUNK = 1 << 18
 class Streams:
     """Takes the two outputs of a connection apart; a reader that is slow slows the program down."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, pieces: AsyncIterator[tuple[int, bytes]]) -> None:
         self._connection = connection
+        self._pieces = pieces
         self._buffers = {STDOUT: bytearray(), STDERR: bytearray()}
         self._changed = asyncio.Condition()
         self._dropping = False
@@ -124,7 +132,7 @@ class Streams:
 
     async def _run(self) -> None:
         try:
-            async for stream, data in frames(self._connection.reader):
+            async for stream, data in self._pieces:
                 buffer = self._buffers[stream]
                 async with self._changed:
                     await self._changed.wait_for(lambda full=buffer: len(full) < _BUFFER or self._dropping)  # type: ignore[misc]
@@ -141,6 +149,8 @@ class Streams:
 class DockerProcess:
     """Implements `Process` on a connection that the engine has handed over."""
 
+    _pieces = staticmethod(frames)
+
     def __init__(
         self,
         connection: Connection,
@@ -153,7 +163,7 @@ class DockerProcess:
         self._status: int | None = None
         self._stdin_open = True
         self._turn = asyncio.Lock()
-        self.streams = Streams(connection)
+        self.streams = Streams(connection, self._pieces(connection.reader))
 
     async def write(self, data: bytes) -> None:
         """Send bytes to its standard input, waiting while the pipe is full."""
@@ -206,3 +216,23 @@ class DockerProcess:
     def close(self) -> None:
         """Let go of the connection; what it writes from now on is lost."""
         self.streams.close()
+
+
+class DockerTerminal(DockerProcess):
+    """Implements `Terminal`: a program for which the engine made a terminal in the container."""
+
+    _pieces = staticmethod(plain)
+
+    def __init__(
+        self,
+        connection: Connection,
+        exit_code: Callable[[], Awaitable[int | None]],
+        kill: Callable[[], Awaitable[None]],
+        resize: Callable[[int, int], Awaitable[None]],
+    ) -> None:
+        super().__init__(connection, exit_code, kill)
+        self._resize = resize
+
+    async def resize(self, rows: int, columns: int) -> None:
+        """Give the terminal another size."""
+        await self._resize(rows, columns)

@@ -78,7 +78,9 @@ class Host:
     @cached_property
     def capabilities(self) -> Capabilities:
         """What sandboxes of this caller can do."""
-        return Capabilities(no_network=True, allowlist=True, users=self.privileged, mounts=True, snapshots=True)
+        return Capabilities(
+            no_network=True, allowlist=True, users=self.privileged, mounts=True, snapshots=True, terminals=True
+        )
 
     @property
     def path(self) -> str:

@@ -9,7 +9,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from pytest_benchflow.core.errors import SandboxError
 from pytest_benchflow.core.network import PUBLIC, Endpoint, Network
@@ -22,6 +22,9 @@ from pytest_benchflow.sandboxes.local.guest.network import PROXY_PORT
 from pytest_benchflow.sandboxes.local.layers import copy_written
 from pytest_benchflow.sandboxes.local.pipes import Collector, ProgramPipes, ReadPipe, WritePipe
 from pytest_benchflow.sandboxes.network import Exit, Forwarder, proxy_variables
+
+if TYPE_CHECKING:
+    from pytest_benchflow.sandboxes.local.terminal import LocalTerminal
 
 
 class LocalProcess:
@@ -175,7 +178,7 @@ class Machine:
         self._forwarded: set[Endpoint] = set()
         self._variables: dict[str, str] = {}
         """How programs find the way out where they cannot just go."""
-        self._open: set[LocalProcess | Collector] = set()
+        self._open: set[LocalProcess | LocalTerminal | Collector] = set()
 
     @classmethod
     async def start(cls, launcher: Launcher, config: MachineConfig) -> Machine:
@@ -267,6 +270,31 @@ class Machine:
         finally:
             reason.close()
         return process
+
+    async def open_terminal(self, command: Command, rows: int, columns: int) -> LocalTerminal:
+        """Start a program at a terminal; SandboxError says why it cannot be started."""
+        from pytest_benchflow.sandboxes.local.terminal import LocalTerminal, receive
+
+        with ProgramPipes() as pipes:
+            connection = pipes.socket()
+            pipes.content(b"")
+            pipes.content(b"")
+            started = pipes.from_program()
+            message = {**command.message(self._variables, keep=True), "size": (rows, columns)}
+            number, status = await self._control.request(message, pipes.program_ends)
+        reason = ReadPipe(started)
+        try:
+            if text := await reason.read(4096):
+                raise self._not_started(command, text)
+            terminal = LocalTerminal(self._control, number, status, receive(connection), self._open.discard)
+        except BaseException:
+            await asyncio.shield(self._control.kill(number, status))
+            raise
+        finally:
+            reason.close()
+            os.close(connection)
+        self._open.add(terminal)
+        return terminal
 
     async def run(self, command: Command, *, stdin: bytes = b"", timeout_sec: float | None = None) -> ExecResult:
         """Run a program to its end; on timeout or cancellation its whole process tree is killed."""

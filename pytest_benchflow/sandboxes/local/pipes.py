@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from collections.abc import Callable
 from types import TracebackType
 
@@ -36,6 +37,13 @@ class ProgramPipes:
         self._runner_ends.append(read)
         return read
 
+    def socket(self) -> int:
+        """Return the runner's end of a socket whose other end the program gets."""
+        ours, theirs = socket.socketpair()
+        self._program_ends.append(theirs.detach())
+        self._runner_ends.append(ours.detach())
+        return self._runner_ends[-1]
+
     def content(self, data: bytes) -> None:
         """Let the program read `data`, which it finds as a file; nobody has to feed a pipe."""
         if not data:
@@ -67,6 +75,11 @@ class _Pipe:
         self._fd: int | None = fd
         self._turn = asyncio.Lock()
         self._ready: asyncio.Future[None] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can still be used."""
+        return self._fd is not None
 
     def close(self) -> None:
         """Let go of it; idempotent."""

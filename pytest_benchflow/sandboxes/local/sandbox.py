@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 from pytest_benchflow.core.errors import SandboxError, UnsupportedError
 from pytest_benchflow.core.network import Network
@@ -18,6 +19,9 @@ from pytest_benchflow.sandboxes.local.host import Host
 from pytest_benchflow.sandboxes.local.interpreter import ImageConfig
 from pytest_benchflow.sandboxes.local.layers import Snapshots
 from pytest_benchflow.sandboxes.local.machine import Command, LocalProcess, Machine, Target
+
+if TYPE_CHECKING:
+    from pytest_benchflow.sandboxes.local.terminal import LocalTerminal
 
 
 class LocalSandbox:
@@ -159,6 +163,19 @@ class LocalSandbox:
     ) -> LocalProcess:
         """Start a program and return its byte pipe."""
         return await self._running().open(self._command(argv, user, cwd, env))
+
+    async def open_terminal(
+        self,
+        argv: Sequence[str],
+        *,
+        rows: int,
+        columns: int,
+        user: str | int | None = None,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> LocalTerminal:
+        """Start a program at a terminal."""
+        return await self._running().open_terminal(self._command(argv, user, cwd, env), rows, columns)
 
     async def upload_file(self, source: Path, target: str) -> None:
         """Copy a host file to exactly `target`, keeping its mode."""

@@ -17,7 +17,7 @@ import time
 from dataclasses import dataclass
 from typing import NoReturn
 
-from . import libc, wire
+from . import libc, terminal, wire
 
 
 class StartError(Exception):
@@ -219,6 +219,8 @@ def _become(message: wire.Message, proc: int, stdin: int, stdout: int, stderr: i
         os.setsid()
         user = resolve_user(message["user"])
         env = {"HOME": user.home, "USER": user.name, "LOGNAME": user.name, **message["env"]}
+        if (size := message.get("size")) is not None:
+            stdin = stdout = stderr = terminal.take(stdin, size, user.uid, user.gid)
         for source, target in ((stdin, 0), (stdout, 1), (stdout if message["merge"] else stderr, 2)):
             os.dup2(source, target)
             if stat.S_ISFIFO(os.fstat(target).st_mode):
