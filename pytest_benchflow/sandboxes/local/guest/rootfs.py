@@ -16,7 +16,7 @@ from .hostview import Area, HostView
 from .wire import Message
 
 #: Character device 0:0 in an overlay's lower layer hides the name in the layers below it.
-_WHITEOUT = os.makedev(0, 0)
+WHITEOUT = os.makedev(0, 0)
 #: Where only root exists, apt cannot download as a user of its own, nor can man-db index pages as its.
 _PACKAGE_SETTINGS = {
     "apt/apt.conf.d": 'APT::Sandbox::User "root";\n',
@@ -34,7 +34,7 @@ def make_mask(area: Area, top: str, hostname: str, *, privileged: bool) -> str |
         # What the host has removed since it was looked at needs no hiding.
         with contextlib.suppress(FileNotFoundError):
             _make_parents(f"/{area.path}", top, path)
-            os.mknod(f"{top}/{path}", stat.S_IFCHR, _WHITEOUT)
+            os.mknod(f"{top}/{path}", stat.S_IFCHR, WHITEOUT)
     if area.path == "etc":
         _write_own_files(top, hostname)
         for directory, text in _PACKAGE_SETTINGS.items():
@@ -132,6 +132,8 @@ _SKELETON = {
     "var/tmp": 0o1777,
 }
 _SKELETON_LINKS = {"var/run": "/run", "var/lock": "/run/lock"}
+#: What root's home has in images of Debian and Ubuntu, and where such a host keeps it.
+_HOME_FILES = {".bashrc": "/usr/share/base-files/dot.bashrc", ".profile": "/usr/share/base-files/dot.profile"}
 _FLAGS = libc.MS_NOSUID | libc.MS_NODEV
 
 
@@ -239,6 +241,9 @@ def _make_skeleton(top: str, host: HostView, prefix: str | None, open_prefix: bo
     for path, mode in _SKELETON.items():
         os.makedirs(f"{top}/{path}", exist_ok=True)
         os.chmod(f"{top}/{path}", mode)
+    for name, source in _HOME_FILES.items():
+        if text := _text(source) or _text(f"/etc/skel/{name}"):
+            _write(f"{top}/root/{name}", text, 0o644)
     for area in host.areas:
         os.makedirs(f"{top}/{area.path}", mode=0o755, exist_ok=True)
     for name, target in (*host.links, *_SKELETON_LINKS.items()):
