@@ -185,6 +185,9 @@ def _relocate_python(program: str, minor: int) -> Toolchain:
         Tree(library, f"{_PREFIX}/lib/{name}", _NOT_STDLIB, tuple(edits)),
     ]
     links = [(f"{_PREFIX}/bin/{alias}", name) for alias in ("python", "python3")]
+    if prefix == "/usr":
+        # Where Debian's looks whatever is written in its modules: from 3.11 on some are part of the program.
+        links.append((f"{_PREFIX}/lib/{name}/dist-packages", "site-packages"))
     if is_visible(f"{prefix}/include"):
         links.append((f"{_PREFIX}/include/{name}", f"{prefix}/include/{name}"))
     else:

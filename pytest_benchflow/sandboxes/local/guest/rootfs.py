@@ -163,7 +163,9 @@ def enter(config: Message, host: HostView) -> int:
     builder = _Overlays(config, scratch)
     root = f"{scratch}/merged"
     os.mkdir(root)
-    _make_skeleton(f"{scratch}/skeleton", host, prefix, config["open_prefix"])
+    _make_skeleton(
+        f"{scratch}/skeleton", host, prefix, open_prefix=config["open_prefix"], privileged=config["privileged"]
+    )
     builder.mount(_ROOT, f"{scratch}/skeleton", None, root)
     for area in host.seen_by(privileged=config["privileged"]):
         mask = make_mask(area, f"{scratch}/mask-{area.key}", config["hostname"], privileged=config["privileged"])
@@ -237,10 +239,15 @@ class _Overlays:
         libc.mount("overlay", target, "overlay", _FLAGS, options)
 
 
-def _make_skeleton(top: str, host: HostView, prefix: str | None, open_prefix: bool) -> None:
+def _make_skeleton(top: str, host: HostView, prefix: str | None, *, open_prefix: bool, privileged: bool) -> None:
     for path, mode in _SKELETON.items():
         os.makedirs(f"{top}/{path}", exist_ok=True)
         os.chmod(f"{top}/{path}", mode)
+    for path, mode, uid, gid in host.state:
+        os.makedirs(f"{top}/{path}", exist_ok=True)
+        os.chmod(f"{top}/{path}", mode)
+        if privileged and (uid or gid):
+            os.chown(f"{top}/{path}", uid, gid)
     for name, source in _HOME_FILES.items():
         if text := _text(source) or _text(f"/etc/skel/{name}"):
             _write(f"{top}/root/{name}", text, 0o644)
