@@ -190,7 +190,7 @@ def _send_archive(source: Source) -> Callable[[BinaryIO], None]:
     return send
 
 
-_FORMAT = "3"
+_FORMAT = "4"
 #: Mount options must fit one memory page: this many names do.
 MAX_LAYERS = 120
 _CACHE_ADVICE = (

@@ -17,10 +17,37 @@ from .wire import Message
 
 #: Character device 0:0 in an overlay's lower layer hides the name in the layers below it.
 WHITEOUT = os.makedev(0, 0)
+_OWN_FILES = "/etc/dpkg/sandbox-own-files"
 #: Where only root exists, apt cannot download as a user of its own, nor can man-db index pages as its.
 _PACKAGE_SETTINGS = {
-    "apt/apt.conf.d": 'APT::Sandbox::User "root";\n',
-    "dpkg/dpkg.cfg.d": "path-exclude=/usr/share/man/*\n",
+    "apt/apt.conf.d/zz-sandbox": 'APT::Sandbox::User "root";\n',
+    "dpkg/dpkg.cfg.d/zz-sandbox": f"path-exclude=/usr/share/man/*\npre-invoke=. {_OWN_FILES}\n",
+    # dpkg links to a file before it replaces it, which only the owner of the file may do, and its directories have to
+    # be the caller's; those that are not lie too deep to be mirrored.
+    _OWN_FILES.removeprefix("/etc/"): r"""
+case $DPKG_HOOK_ACTION in install|unpack) ;; *) exit 0 ;; esac
+list=$(mktemp) || exit 1
+trap 'rm -f "$list" "$list".*' EXIT
+tr '\0' '\n' <"/proc/$PPID/cmdline" | while IFS= read -r word; do
+  if [ -d "$word" ]; then find "$word" -name '*.deb'; else case $word in *.deb) printf '%s\n' "$word" ;; esac; fi
+done >"$list.packages"
+while IFS= read -r package; do
+  dpkg-deb --fsys-tarfile "$package" | tar -t | sed 's:^\./:/:; s:/$::' >"$list"
+  sed 's:/[^/]*$::' "$list" | sort -u | while IFS= read -r directory; do
+    if [ -d "$directory" ] && [ ! -w "$directory" ]; then
+      echo "$(dpkg-deb -f "$package" Package) cannot be replaced by an ordinary user: $directory is the host's;" \
+        "run pytest as root, or use --bf-sandbox docker" >&2
+      exit 1
+    fi
+  done || exit 1
+  while IFS= read -r path; do
+    [ -f "$path" ] && [ ! -L "$path" ] && [ ! -O "$path" ] && printf '%s\n' "${path#/}"
+  done <"$list" >"$list.foreign"
+  if [ -s "$list.foreign" ]; then
+    tar -C / -cf - --verbatim-files-from -T "$list.foreign" | tar -C / -xpf - --no-same-owner --unlink-first || exit 1
+  fi
+done <"$list.packages"
+""",
 }
 
 
@@ -37,10 +64,10 @@ def make_mask(area: Area, top: str, hostname: str, *, privileged: bool) -> str |
             os.mknod(f"{top}/{path}", stat.S_IFCHR, WHITEOUT)
     if area.path == "etc":
         _write_own_files(top, hostname)
-        for directory, text in _PACKAGE_SETTINGS.items():
-            if not privileged and os.path.isdir(f"/etc/{directory}"):
-                _make_parents("/etc", top, f"{directory}/zz-sandbox")
-                _write(f"{top}/{directory}/zz-sandbox", text, 0o644)
+        for path, text in _PACKAGE_SETTINGS.items():
+            if not privileged and os.path.isdir(f"/etc/{os.path.dirname(path)}"):
+                _make_parents("/etc", top, path)
+                _write(f"{top}/{path}", text, 0o644)
     return top
 
 
