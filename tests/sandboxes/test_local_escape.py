@@ -324,7 +324,11 @@ async def test_knobs_of_the_kernel_cannot_be_turned(sandbox: Sandbox, user: str 
 
 @pytest.mark.skipif(ROOT_ONLY, reason="an ordinary user can write to none of this anyway")
 async def test_controls_of_the_host_are_on_read_only_mounts(sandbox: Sandbox) -> None:
-    names = [name for name in ("sys", "irq", "bus", "fs", "acpi", "cpuinfo", "stat", "driver") if os.path.exists(f"/proc/{name}")]
+    names = [
+        name
+        for name in ("sys", "irq", "bus", "fs", "acpi", "cpuinfo", "stat", "driver")
+        if os.path.exists(f"/proc/{name}")
+    ]
     code = f"import os; print([n for n in {names!r} if not os.statvfs(f'/proc/{{n}}').f_flag & os.ST_RDONLY])"
     assert await python(sandbox, code, None) == "[]\n"
 
