@@ -418,7 +418,7 @@ async def test_what_only_an_image_build_can_do_is_refused_by_name(
     with pytest.raises(UnsupportedError) as failure:
         await start(environment_dir=environment(lines))
     assert message in str(failure.value)
-    assert str(failure.value).endswith("; use --bf-sandbox docker")
+    assert "; use --bf-sandbox docker" in str(failure.value)
 
 
 @pytest.mark.parametrize(
@@ -429,6 +429,8 @@ async def test_what_only_an_image_build_can_do_is_refused_by_name(
         ("RUN <<EOF\n#!/usr/bin/env python3\nopen('/x', 'w').write('py')\nEOF\n", "cat /x", "py"),
         ("RUN <<-EOF\n\techo tab > /x\n\tEOF\n", "cat /x", "tab\n"),
         ("RUN paste /dev/fd/3 - 3<<a <<b > /x\n1\na\n2\nb\n", "cat /x", "1\t2\n"),
+        ("RUN cat << 'EOF' > /x\nRUN $no\nEOF\n", "cat /x", "RUN $no\n"),
+        ("ARG n=3\nRUN echo $((1 << n)) > /x\n", "cat /x", "8\n"),
         ("RUN echo 'no <<EOF here' > /x\n", "cat /x", "no <<EOF here\n"),
         ("ENV W=word\nCOPY <<EOF /d/x\n'$W' \"${W}\" \\$W\nEOF\n", "cat /d/x", "'word' \"word\" $W\n"),
         ("ENV W=word\nCOPY <<'EOF' /d/x\n$W\nEOF\n", "cat /d/x", "$W\n"),

@@ -386,7 +386,8 @@ class _Planner:
     def _run(self, item: Instruction) -> None:
         if flag := next((flag for flag, value in item.flags.items() if not _is_harmless(flag, value)), None):
             raise self._file.unsupported(item.line, f"RUN --{flag} is not supported here")
-        if problem := problem_of_command(item.text, self._system):
+        commands = "\n".join([item.text, *(heredoc.content for heredoc in item.heredocs)])
+        if problem := problem_of_command(commands, self._system):
             self._errors.setdefault(self._stage, self._file.unsupported(item.line, f"RUN: {problem}"))
         argv, script = item.words, None
         if argv is None:

@@ -146,7 +146,7 @@ def _manager(system: System) -> str:
 
 def _apt_pin(text: str) -> str | None:
     """Return the first package that apt-get is to install in one version only."""
-    for command in re.split(r"[;&|\n]+", text):
+    for command in re.split(r"[;&|\n]+", text.replace("\\\n", " ")):
         if re.search(r"\bapt(?:-get)?\b.*\binstall\b", command):
             pins = re.findall(r"(?<=\s)[a-z0-9][a-z0-9.+-]+=\d\S*", command)
             if pins:
@@ -244,7 +244,7 @@ def _stand_in_language(image: Image, language: Language, tool: Toolchain | None)
     system = system_of(image)
     return StandIn(
         f"{image.text} has {language.title} {tool.text} of this host{'' if fits else f' instead of {wanted}'}",
-        (tool.files,) if tool.files != ToolFiles() else (),
+        (*((tool.files,) if tool.files != ToolFiles() else ()), *_open_python(system)),
         {**language.env, **tool.env},
         (*language.path, *tool.path),
         language.workdir,
