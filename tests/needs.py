@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
+import tempfile
 from collections.abc import Callable
 from functools import cache
 
@@ -39,11 +41,20 @@ def lacks_agents() -> str | None:
     return f"not installed: {', '.join(sorted(missing))}; run make test-agents" if missing else None
 
 
+@cache
+def lacks_registries() -> str | None:
+    with tempfile.TemporaryDirectory() as scratch:
+        words = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--dest", scratch, "six"]
+        works = subprocess.run(words, capture_output=True, check=False, timeout=60).returncode == 0
+    return None if works else "no package index answers"
+
+
 _NEEDS: list[tuple[str, str, Callable[[], str | None]]] = [
     ("docker", "BF_REQUIRE_DOCKER", lacks_docker),
     ("compose", "BF_REQUIRE_DOCKER", lacks_compose),
     ("podman", "BF_REQUIRE_PODMAN", lacks_podman),
     ("agents", "BF_REQUIRE_AGENTS", lacks_agents),
+    ("registries", "BF_REQUIRE_REGISTRIES", lacks_registries),
 ]
 MISSING = {marker: lacks for marker, required, lacks in _NEEDS if not os.environ.get(required)}
 """What a marker's tests may lack; what has to be there is not looked for, tests then fail where it is not."""

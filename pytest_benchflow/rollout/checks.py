@@ -192,12 +192,10 @@ def _has_dockerfile(task: Task) -> bool:
     return task.environment_dir is not None and (task.environment_dir / "Dockerfile").exists()
 
 
-def override_notes(task: Task, config: RolloutConfig, backend: Backend) -> list[str]:
+def override_notes(task: Task, config: RolloutConfig) -> list[str]:
     """Return a note if --bf-base-image-override was given and has no effect."""
     if config.base_image_override is None:
         return []
-    if not backend.capabilities.docker_image:
-        return [f"--bf-base-image-override has no effect in the {backend.name} sandbox, where FROM is the host"]
     if task.environment_dir is None or not (task.environment_dir / "Dockerfile").is_file():
         return ["--bf-base-image-override has no effect on tasks without a Dockerfile"]
     return []

@@ -139,7 +139,7 @@ class Rollout:
                 "task_digest": self.recorder.digest,
             }
             write_json(directory / "config.json", {**facts, **self.config.public(), "sandbox": backend.name})
-            self.recorder.notes += [*override_notes(self.task, self.config, backend), *self._role_agents.notes]
+            self.recorder.notes += [*override_notes(self.task, self.config), *self._role_agents.notes]
             self.recorder.notes += ignored_key_notes(self.task, self._role_agents.agents)
             build_dir = await self._resources.build_context(self.task, self.config)
             mounts = await self._role_agents.prepare_on_host(directory / "agent")

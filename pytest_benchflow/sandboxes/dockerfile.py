@@ -21,7 +21,7 @@ _WITH_HEREDOCS = frozenset({"ADD", "COPY", "RUN"})
 _WITH_FLAGS = _WITH_HEREDOCS | {"FROM", "HEALTHCHECK"}
 _DIRECTIVE = re.compile(r"#\s*([A-Za-z]+)\s*=\s*(\S+)\s*$")
 _FLAG = re.compile(r"--([a-z][a-z-]*)(?:=(\S*))?(?:\s+|$)")
-_HEREDOC_MARK = re.compile(r"(?:^|(?<=\s))\d*<<(-?)([\"']?)([A-Za-z_][\w.]*)\2(?=\s|$|[;&|)>])")
+_HEREDOC_MARK = re.compile(r"(?:^|(?<=\s))\d*<<(-?)[ \t]*([\"']?)([A-Za-z_][\w.]*)\2(?=\s|$|[;&|)>])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,8 @@ class RawInstruction:
         rest = self.text[len(self.keyword) :].lstrip()
         flags: dict[str, str] = {}
         while self.keyword in _WITH_FLAGS and (match := _FLAG.match(rest)):
-            flags[match[1]] = match[2] or ""
+            # One that comes again keeps all its values.
+            flags[match[1]] = f"{flags.get(match[1], '')} {match[2] or ''}".lstrip()
             rest = rest[match.end() :]
         return flags, rest
 
@@ -136,7 +137,13 @@ def without_heredoc_marks(text: str) -> str:
 
 
 def _heredoc_marks(text: str) -> list[re.Match[str]]:
-    return [match for match in _HEREDOC_MARK.finditer(text) if not _ends_in_quotes(text[: match.start()])]
+    marks = _HEREDOC_MARK.finditer(text)
+    return [mark for mark in marks if not (_ends_in_quotes(before := text[: mark.start()]) or _ends_in_sum(before))]
+
+
+def _ends_in_sum(text: str) -> bool:
+    """Return whether a shell would take what follows for arithmetic, where << shifts a number."""
+    return text.count("((") > text.count("))")
 
 
 def _ends_in_quotes(text: str) -> bool:

@@ -142,7 +142,7 @@ asyncio.run(main())
 
 @needs_users
 def test_in_a_container_layers_are_built_in_memory_that_all_processes_share(tmp_path: Path) -> None:
-    (tmp_path / "Dockerfile").write_text("FROM x\nRUN rm -r /usr/games; mkdir /usr/games; touch /usr/games/new\n")
+    (tmp_path / "Dockerfile").write_text("FROM scratch\nRUN rm -r /usr/games; mkdir /usr/games; touch /usr/games/new\n")
     command = [sys.executable, "-c", CONTAINER, str(tmp_path), BUILD]
     run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (run.stdout, run.returncode) == ("['tmpfs']\n", 0), run.stderr

@@ -226,10 +226,20 @@ async def test_what_is_done_to_a_device_is_not_done_to_the_hosts(sandbox: Sandbo
 
 async def test_what_the_kernel_tells_keeps_its_mode(sandbox: Sandbox, user: str | None) -> None:
     # The mode that they have: in a /proc that is shared with the host, any other would become the host's.
-    names = ("cpuinfo", "meminfo", "self/net/dev", "tty/drivers", "sysvipc/shm", "pressure/cpu", "cmdline")
+    names = ("cpuinfo", "meminfo", "tty/drivers", "sysvipc/shm", "pressure/cpu", "cmdline")
     for path in (f"/proc/{name}" for name in names if os.path.exists(f"/proc/{name}")):
         mode = f"{os.stat(path).st_mode & 0o777:o}"
         assert (await sandbox.exec(f"chmod {mode} {path}", user=user)).return_code != 0, path
+
+
+async def test_what_is_done_to_files_of_the_network_is_not_done_to_the_hosts(
+    sandbox: Sandbox, user: str | None
+) -> None:
+    if (await output(sandbox, "readlink /proc/self/ns/net")).strip() == os.readlink("/proc/self/ns/net"):
+        pytest.skip("the sandbox shares the host's network")
+    before = os.stat("/proc/self/net/dev").st_mode
+    await sandbox.exec("chmod 640 /proc/self/net/dev", user=user)
+    assert os.stat("/proc/self/net/dev").st_mode == before
 
 
 async def test_no_device_of_the_host_is_there_to_open(sandbox: Sandbox, user: str | None) -> None:
@@ -294,7 +304,11 @@ async def test_knobs_of_the_kernel_cannot_be_turned(sandbox: Sandbox, user: str 
 
 @pytest.mark.skipif(ROOT_ONLY, reason="an ordinary user can write to none of this anyway")
 async def test_controls_of_the_host_are_on_read_only_mounts(sandbox: Sandbox) -> None:
-    names = [name for name in ("self", "sys", "irq", "bus", "fs", "acpi") if os.path.exists(f"/proc/{name}")]
+    names = [
+        name
+        for name in ("sys", "irq", "bus", "fs", "acpi", "cpuinfo", "stat", "driver")
+        if os.path.exists(f"/proc/{name}")
+    ]
     code = f"import os; print([n for n in {names!r} if not os.statvfs(f'/proc/{{n}}').f_flag & os.ST_RDONLY])"
     assert await python(sandbox, code, None) == "[]\n"
 

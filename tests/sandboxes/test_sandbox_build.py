@@ -52,21 +52,21 @@ def unfinished(cache: Path) -> list[str]:
 
 
 async def test_settings_hold_for_every_command(start: StartSandbox, environment: Write) -> None:
-    directory = environment('FROM python:3.13\nARG N=3\nENV GREETING="hi $N" X=y\nWORKDIR /srv/app\nWORKDIR sub\n')
+    directory = environment('FROM debian:12\nARG N=3\nENV GREETING="hi $N" X=y\nWORKDIR /srv/app\nWORKDIR sub\n')
     sandbox = await start(environment_dir=directory)
     assert sandbox.workdir == "/srv/app/sub"
     assert await output(sandbox, "pwd; echo $GREETING $X") == "/srv/app/sub\nhi 3 y\n"
-    assert "FROM python:3.13 is the host's own system here" in sandbox.notes
+    assert [note for note in sandbox.notes if note.startswith("FROM debian:12 is ")]
 
 
 async def test_the_images_path_keeps_the_systems(start: StartSandbox, environment: Write) -> None:
-    sandbox = await start(environment_dir=environment("FROM x\nENV PATH=/mine/bin:$PATH\n"))
+    sandbox = await start(environment_dir=environment("FROM scratch\nENV PATH=/mine/bin:$PATH\n"))
     assert (await output(sandbox, "echo $PATH; ls /usr > /dev/null && echo found")).split()[1:] == ["found"]
     assert (await output(sandbox, "echo $PATH")).startswith("/mine/bin:/usr/local/sbin:")
 
 
 async def test_the_spec_overrides_the_image(start: StartSandbox, environment: Write) -> None:
-    directory = environment("FROM x\nENV A=image B=image\nWORKDIR /image\n")
+    directory = environment("FROM scratch\nENV A=image B=image\nWORKDIR /image\n")
     sandbox = await start(environment_dir=directory, env={"A": "spec"}, workdir="/spec")
     assert await output(sandbox, "pwd; echo $A $B; ls -d /image", env={"B": "call"}) == "/spec\nspec call\n/image\n"
 
@@ -74,13 +74,13 @@ async def test_the_spec_overrides_the_image(start: StartSandbox, environment: Wr
 async def test_metadata_needs_no_layer(start: StartSandbox, environment: Write, cache: Path) -> None:
     await start()
     before = layers(cache)
-    await start(environment_dir=environment("FROM x\nENV A=1\nWORKDIR /w\nCMD run\nEXPOSE 80\n"))
+    await start(environment_dir=environment("FROM scratch\nENV A=1\nWORKDIR /w\nCMD run\nEXPOSE 80\n"))
     assert layers(cache) == before
 
 
 async def test_run_keeps_what_it_writes_anywhere(start: StartSandbox, environment: Write) -> None:
     directory = environment(
-        "FROM x\nWORKDIR /w\nRUN echo 1 > /usr/local/one && echo 2 > /etc/two && echo 3 > /root/three \\\n"
+        "FROM scratch\nWORKDIR /w\nRUN echo 1 > /usr/local/one && echo 2 > /etc/two && echo 3 > /root/three \\\n"
         "    && echo 4 > four && rm -rf /usr/share/misc /etc/profile\n"
         'RUN ["/bin/sh", "-c", "cat /usr/local/one > five"]\n'
     )
@@ -93,14 +93,16 @@ async def test_run_keeps_what_it_writes_anywhere(start: StartSandbox, environmen
 
 
 async def test_shell_and_args_reach_run(start: StartSandbox, environment: Write) -> None:
-    directory = environment('FROM x\nARG WHO=me\nSHELL ["/bin/bash", "-c"]\nRUN [[ $WHO == m* ]] && echo $WHO > /who\n')
+    directory = environment(
+        'FROM scratch\nARG WHO=me\nSHELL ["/bin/bash", "-c"]\nRUN [[ $WHO == m* ]] && echo $WHO > /who\n'
+    )
     sandbox = await start(environment_dir=directory)
     assert await output(sandbox, "cat /who; echo [$WHO]") == "me\n[]\n"
 
 
 async def test_copy_places_files_as_docker_does(start: StartSandbox, environment: Write) -> None:
     directory = environment(
-        "FROM x\nWORKDIR /app\nCOPY a.txt .\nCOPY a.txt /renamed\nCOPY alias b.txt /many/\nCOPY tree /flat\n"
+        "FROM scratch\nWORKDIR /app\nCOPY a.txt .\nCOPY a.txt /renamed\nCOPY alias b.txt /many/\nCOPY tree /flat\n"
         "COPY *.txt globbed/\nRUN mkdir /there\nCOPY a.txt /there\nCOPY --chmod=640 a.txt /moded\n",
         **{"a.txt": "a", "b.txt": "b"},
     )
@@ -119,7 +121,7 @@ async def test_copy_places_files_as_docker_does(start: StartSandbox, environment
 
 
 async def test_add_unpacks_local_archives(start: StartSandbox, environment: Write) -> None:
-    directory = environment("FROM x\nADD data.tar.gz /data/\nADD plain.txt /data/\n", **{"plain.txt": "p"})
+    directory = environment("FROM scratch\nADD data.tar.gz /data/\nADD plain.txt /data/\n", **{"plain.txt": "p"})
     with tarfile.open(directory / "data.tar.gz", "w:gz") as tar:
         info = tarfile.TarInfo("in/side.txt")
         info.size = 2
@@ -129,13 +131,13 @@ async def test_add_unpacks_local_archives(start: StartSandbox, environment: Writ
 
 @needs_users
 async def test_chown_uses_the_images_own_accounts(start: StartSandbox, environment: Write) -> None:
-    directory = environment("FROM x\nRUN useradd -u 1600 worker\nCOPY --chown=worker:daemon a /a\n", a="a")
+    directory = environment("FROM scratch\nRUN useradd -u 1600 worker\nCOPY --chown=worker:daemon a /a\n", a="a")
     assert await output(await start(environment_dir=directory), "stat -c '%U %G' /a") == "worker daemon\n"
 
 
 @needs_users
 async def test_chown_holds_for_directories_that_copy_makes(start: StartSandbox, environment: Write) -> None:
-    directory = environment("FROM x\nRUN mkdir /old\nCOPY --chown=7:8 src /new/src\nCOPY --chown=7:8 src /old/\n")
+    directory = environment("FROM scratch\nRUN mkdir /old\nCOPY --chown=7:8 src /new/src\nCOPY --chown=7:8 src /old/\n")
     (directory / "src/sub").mkdir(parents=True)
     sandbox = await start(environment_dir=directory)
     assert await output(sandbox, "stat -c %u:%g /new /new/src /new/src/sub /old/sub") == "7:8\n" * 4
@@ -144,20 +146,22 @@ async def test_chown_holds_for_directories_that_copy_makes(start: StartSandbox, 
 
 @needs_users
 async def test_what_comes_from_a_stage_keeps_its_owner(start: StartSandbox, environment: Write) -> None:
-    text = "FROM x AS a\nRUN mkdir -p /d/e && touch /d/f && chown -R 7:8 /d && chmod 4755 /d/f\nFROM y\n"
+    text = "FROM scratch AS a\nRUN mkdir -p /d/e && touch /d/f && chown -R 7:8 /d && chmod 4755 /d/f\nFROM scratch\n"
     text += "COPY --from=a /d /d\nCOPY --from=a --chown=9 /d/f /f\n"
     sandbox = await start(environment_dir=environment(text))
     assert await output(sandbox, "stat -c '%u:%g %a' /d/e /d/f /f") == "7:8 755\n7:8 4755\n9:9 4755\n"
 
 
 async def test_ignored_files_stay_out(start: StartSandbox, environment: Write) -> None:
-    directory = environment("FROM x\nCOPY . /all\n", keep="k", **{"drop.log": "d", "keep.log": "k"})
+    directory = environment("FROM scratch\nCOPY . /all\n", keep="k", **{"drop.log": "d", "keep.log": "k"})
     (directory / ".dockerignore").write_text("# comment\n*.log\n!keep.log\nDockerfile\n.dockerignore\n")
     assert (await output(await start(environment_dir=directory), "ls -A /all")).split() == ["keep", "keep.log"]
 
 
 async def test_a_list_of_what_to_keep_keeps_just_that(start: StartSandbox, environment: Write) -> None:
-    directory = environment("FROM x\nCOPY . /all\nCOPY deep /deep\n", drop="d", **{".dockerignore": "*\n!deep/keep\n"})
+    directory = environment(
+        "FROM scratch\nCOPY . /all\nCOPY deep /deep\n", drop="d", **{".dockerignore": "*\n!deep/keep\n"}
+    )
     (directory / "deep").mkdir()
     for name in ("keep", "drop"):
         (directory / "deep" / name).write_text(name)
@@ -169,7 +173,7 @@ async def test_a_list_of_what_to_keep_keeps_just_that(start: StartSandbox, envir
 
 async def test_a_layer_in_use_is_no_leftover(start: StartSandbox, environment: Write, cache: Path) -> None:
     await start()
-    text = f"FROM x\nRUN echo {uuid.uuid4()} > /x\n"
+    text = f"FROM scratch\nRUN echo {uuid.uuid4()} > /x\n"
     before = layers(cache)
     sandbox = await start(environment_dir=environment(text))
     (layer,) = layers(cache) - before
@@ -183,13 +187,13 @@ async def test_a_layer_in_use_is_no_leftover(start: StartSandbox, environment: W
 
 
 async def test_a_second_build_runs_nothing(start: StartSandbox, environment: Write) -> None:
-    directory = environment("FROM x\nRUN date +%N > /stamp; head -c 8 /dev/urandom | od -x >> /stamp\n")
+    directory = environment("FROM scratch\nRUN date +%N > /stamp; head -c 8 /dev/urandom | od -x >> /stamp\n")
     first = await output(await start(environment_dir=directory), "cat /stamp")
     assert await output(await start(environment_dir=directory), "cat /stamp") == first
 
 
 async def test_force_build_runs_everything_again(start: StartSandbox, environment: Write) -> None:
-    directory = environment("FROM x\nRUN head -c 8 /dev/urandom | od -x > /stamp; echo forced\n")
+    directory = environment("FROM scratch\nRUN head -c 8 /dev/urandom | od -x > /stamp; echo forced\n")
     old = await start(environment_dir=directory)
     first = await output(old, "cat /stamp")
     later = LocalBackend()
@@ -203,7 +207,7 @@ async def test_force_build_runs_everything_again(start: StartSandbox, environmen
 
 
 async def test_a_changed_source_is_copied_again(start: StartSandbox, environment: Write) -> None:
-    directory = environment("FROM x\nCOPY src /src\n")
+    directory = environment("FROM scratch\nCOPY src /src\n")
     source = directory / "src"
     source.mkdir()
     (source / "file").write_text("old")
@@ -228,7 +232,7 @@ async def test_a_changed_source_is_copied_again(start: StartSandbox, environment
 
 async def test_a_failing_run_shows_line_status_and_output(start: StartSandbox, environment: Write, cache: Path) -> None:
     directory = environment(
-        "FROM x\nWORKDIR /w\n\nRUN for i in $(seq 50); do echo line $i; done; \\\n  echo oops >&2; exit 7\n"
+        "FROM scratch\nWORKDIR /w\n\nRUN for i in $(seq 50); do echo line $i; done; \\\n  echo oops >&2; exit 7\n"
     )
     await start()
     before = layers(cache)
@@ -243,7 +247,7 @@ async def test_a_failing_run_shows_line_status_and_output(start: StartSandbox, e
 
 async def test_a_missing_source_names_the_line(start: StartSandbox, environment: Write) -> None:
     with pytest.raises(BuildError, match=r"^environment/Dockerfile:2: COPY nofile: not found in .*/environment$"):
-        await start(environment_dir=environment("FROM x\nCOPY nofile /x\n"))
+        await start(environment_dir=environment("FROM scratch\nCOPY nofile /x\n"))
 
 
 @pytest.mark.parametrize(
@@ -263,7 +267,7 @@ async def test_a_missing_source_names_the_line(start: StartSandbox, environment:
 async def test_what_cannot_be_read_is_told_with_its_place(
     start: StartSandbox, environment: Write, make: Callable[[Path], None], reason: str
 ) -> None:
-    directory = environment("FROM x\nCOPY odd /x\n")
+    directory = environment("FROM scratch\nCOPY odd /x\n")
     make(directory / "odd")
     with pytest.raises(BuildError, match=f"^environment/{reason}"):
         await start(environment_dir=directory)
@@ -276,7 +280,7 @@ async def test_what_cannot_be_read_is_told_with_its_place(
 async def test_a_copy_that_fails_names_its_line(
     start: StartSandbox, environment: Write, line: str, reason: str
 ) -> None:
-    directory = environment(f"FROM x\n{line}\n")
+    directory = environment(f"FROM scratch\n{line}\n")
     (directory / "src").mkdir()
     with pytest.raises(BuildError, match=rf"^environment/Dockerfile:2: COPY src /\S+: cannot write .*{reason}"):
         await start(environment_dir=directory)
@@ -284,7 +288,7 @@ async def test_a_copy_that_fails_names_its_line(
 
 @pytest.mark.parametrize("source", ["../outside", "escape"])
 async def test_nothing_outside_the_context_is_copied(start: StartSandbox, environment: Write, source: str) -> None:
-    directory = environment(f"FROM x\nCOPY {source} /x\n")
+    directory = environment(f"FROM scratch\nCOPY {source} /x\n")
     (directory.parent / "outside").write_text("secret")
     (directory / "escape").symlink_to("../outside")
     with pytest.raises(BuildError, match="build context"):
@@ -294,13 +298,13 @@ async def test_nothing_outside_the_context_is_copied(start: StartSandbox, enviro
 async def test_a_slow_build_ends_at_its_timeout(start: StartSandbox, environment: Write, cache: Path) -> None:
     started = time.monotonic()
     with pytest.raises(BuildError, match=r"environment/Dockerfile:2: the build took longer than 0\.5 s"):
-        await start(environment_dir=environment("FROM x\nRUN sleep 8001\n"), build_timeout_sec=0.5)
+        await start(environment_dir=environment("FROM scratch\nRUN sleep 8001\n"), build_timeout_sec=0.5)
     assert time.monotonic() - started < 10
     assert not unfinished(cache)
 
 
 async def test_a_cancelled_build_leaves_nothing(backend: LocalBackend, environment: Write, cache: Path) -> None:
-    sandbox = backend.create(SandboxSpec("x", environment_dir=environment("FROM x\nRUN touch /x; sleep 8011\n")))
+    sandbox = backend.create(SandboxSpec("x", environment_dir=environment("FROM scratch\nRUN touch /x; sleep 8011\n")))
     task = asyncio.create_task(sandbox.start())
     await asyncio.sleep(0.5)
     task.cancel()
@@ -313,7 +317,9 @@ async def test_layers_that_nobody_uses_go_at_the_next_build(cache: Path, environ
         backend = LocalBackend()
         before = layers(cache)
         try:
-            sandbox = backend.create(SandboxSpec("x", environment_dir=environment(f"FROM x\nRUN echo {text} >/x\n")))
+            sandbox = backend.create(
+                SandboxSpec("x", environment_dir=environment(f"FROM scratch\nRUN echo {text} >/x\n"))
+            )
             await sandbox.start()
             assert await output(sandbox, "cat /x") == f"{text}\n"
         finally:
@@ -345,7 +351,9 @@ asyncio.run(main())
 
 
 def test_builders_in_several_processes_build_once(environment: Write, cache: Path) -> None:
-    directory = environment("FROM x\nRUN sleep 0.5; head -c 8 /dev/urandom | od -x >/x; echo once\nRUN echo $$ >>/x\n")
+    directory = environment(
+        "FROM scratch\nRUN sleep 0.5; head -c 8 /dev/urandom | od -x >/x; echo once\nRUN echo $$ >>/x\n"
+    )
     command = [sys.executable, "-c", BUILDER, str(directory)]
     before = layers(cache)
     builders = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
@@ -357,7 +365,7 @@ def test_builders_in_several_processes_build_once(environment: Write, cache: Pat
 
 def test_the_rest_of_a_killed_builder_is_swept_and_built_anew(environment: Write, cache: Path) -> None:
     directory = environment(
-        "FROM x\nCOPY wait /wait\nRUN echo begun > /x; sleep $(cat /wait); echo done >> /x\n", wait="99"
+        "FROM scratch\nCOPY wait /wait\nRUN echo begun > /x; sleep $(cat /wait); echo done >> /x\n", wait="99"
     )
     builder = subprocess.Popen([sys.executable, "-c", BUILDER, str(directory)])
     deadline = time.monotonic() + 20
@@ -384,21 +392,24 @@ def test_the_rest_of_a_killed_builder_is_swept_and_built_anew(environment: Write
 
 async def test_a_build_has_many_layers(start: StartSandbox, environment: Write) -> None:
     steps = "".join(f"COPY a /f{n}\n" for n in range(30))
-    sandbox = await start(environment_dir=environment(f"FROM x\n{steps}", a="a"))
+    sandbox = await start(environment_dir=environment(f"FROM scratch\n{steps}", a="a"))
     assert await output(sandbox, "cat /f*") == "a" * 30
 
 
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ("FROM x\nCOPY --from=y /a /a\n", "Dockerfile:2: COPY --from=y needs another image"),
-        ("FROM x AS a\nCOPY --from=a /a /a\n", "Dockerfile:2: COPY --from=a needs another image"),
-        ("FROM x\nRUN --mount=type=cache,target=/x true\n", "Dockerfile:2: RUN --mount is not supported here"),
+        ("FROM scratch\nCOPY --from=y /a /a\n", "Dockerfile:2: COPY --from=y: nothing on this host stands in for this"),
+        ("FROM scratch\nRUN --mount=type=bind,target=/x true\n", "Dockerfile:2: RUN --mount is not supported here"),
         (
-            "FROM x\nADD https://example.org/a /a\n",
+            "FROM scratch\nRUN --mount=type=secret,id=x --mount=type=cache,target=/x true\n",
+            "Dockerfile:2: RUN --mount is not supported here",
+        ),
+        (
+            "FROM scratch\nADD https://example.org/a /a\n",
             "Dockerfile:2: ADD https://example.org/a: downloading is not supported",
         ),
-        ("FROM x\nONBUILD RUN true\n", "Dockerfile:2: ONBUILD is not supported here"),
+        ("FROM scratch\nONBUILD RUN true\n", "Dockerfile:2: ONBUILD is not supported here"),
     ],
 )
 async def test_what_only_an_image_build_can_do_is_refused_by_name(
@@ -407,7 +418,7 @@ async def test_what_only_an_image_build_can_do_is_refused_by_name(
     with pytest.raises(UnsupportedError) as failure:
         await start(environment_dir=environment(lines))
     assert message in str(failure.value)
-    assert str(failure.value).endswith("; use --bf-sandbox docker")
+    assert "; use --bf-sandbox docker" in str(failure.value)
 
 
 @pytest.mark.parametrize(
@@ -418,6 +429,8 @@ async def test_what_only_an_image_build_can_do_is_refused_by_name(
         ("RUN <<EOF\n#!/usr/bin/env python3\nopen('/x', 'w').write('py')\nEOF\n", "cat /x", "py"),
         ("RUN <<-EOF\n\techo tab > /x\n\tEOF\n", "cat /x", "tab\n"),
         ("RUN paste /dev/fd/3 - 3<<a <<b > /x\n1\na\n2\nb\n", "cat /x", "1\t2\n"),
+        ("RUN cat << 'EOF' > /x\nRUN $no\nEOF\n", "cat /x", "RUN $no\n"),
+        ("ARG n=3\nRUN echo $((1 << n)) > /x\n", "cat /x", "8\n"),
         ("RUN echo 'no <<EOF here' > /x\n", "cat /x", "no <<EOF here\n"),
         ("ENV W=word\nCOPY <<EOF /d/x\n'$W' \"${W}\" \\$W\nEOF\n", "cat /d/x", "'word' \"word\" $W\n"),
         ("ENV W=word\nCOPY <<'EOF' /d/x\n$W\nEOF\n", "cat /d/x", "$W\n"),
@@ -427,28 +440,28 @@ async def test_what_only_an_image_build_can_do_is_refused_by_name(
 async def test_here_documents_are_read(
     start: StartSandbox, environment: Write, text: str, command: str, expected: str
 ) -> None:
-    sandbox = await start(environment_dir=environment(f"FROM x\n{text}"))
+    sandbox = await start(environment_dir=environment(f"FROM scratch\n{text}"))
     assert await output(sandbox, command) == expected
 
 
 async def test_a_changed_here_document_makes_a_new_layer(start: StartSandbox, environment: Write) -> None:
     for word in ("one", "two"):
-        sandbox = await start(environment_dir=environment(f"FROM x\nCOPY <<EOF /x\n{word}\nEOF\n"))
+        sandbox = await start(environment_dir=environment(f"FROM scratch\nCOPY <<EOF /x\n{word}\nEOF\n"))
         assert await output(sandbox, "cat /x") == f"{word}\n"
 
 
 async def test_a_here_document_comes_from_no_stage(start: StartSandbox, environment: Write) -> None:
     with pytest.raises(BuildError, match="Dockerfile:3: COPY --from cannot take a here-document"):
-        await start(environment_dir=environment("FROM x AS a\nFROM y\nCOPY --from=a <<E /x\nE\n"))
+        await start(environment_dir=environment("FROM scratch AS a\nFROM scratch\nCOPY --from=a <<E /x\nE\n"))
 
 
 async def test_a_here_document_without_end_is_an_error(start: StartSandbox, environment: Write) -> None:
     with pytest.raises(BuildError, match=r"Dockerfile:2: the here-document EOF never ends; close it with a line"):
-        await start(environment_dir=environment("FROM x\nRUN <<EOF\necho\n"))
+        await start(environment_dir=environment("FROM scratch\nRUN <<EOF\necho\n"))
 
 
 STAGES = """
-FROM golang AS Build
+FROM scratch AS Build
 ENV ONLY=build
 WORKDIR /src
 RUN mkdir -p out/deep && echo tool > out/tool && chmod 755 out/tool && ln -s tool out/deep/link && echo one > one
@@ -474,44 +487,43 @@ async def test_stages_are_built_and_copied_from(start: StartSandbox, environment
         await output(sandbox, "readlink /opt/out/deep/link; ls -d /src 2>/dev/null; echo [$ONLY]; pwd")
         == "tool\n[]\n/app\n"
     )
-    assert [note for note in sandbox.notes if "FROM" in note] == [
-        "FROM golang is the host's own system here",
-        "FROM debian is the host's own system here",
-    ]
+    assert [note.split(" is ")[0] for note in sandbox.notes if "FROM" in note] == ["FROM scratch", "FROM debian"]
 
 
 async def test_a_stage_nobody_needs_is_not_built(start: StartSandbox, environment: Write) -> None:
-    sandbox = await start(environment_dir=environment("FROM x AS tests\nRUN exit 3\nFROM x\nRUN echo fine > /x\n"))
+    sandbox = await start(
+        environment_dir=environment("FROM scratch AS tests\nRUN exit 3\nFROM scratch\nRUN echo fine > /x\n")
+    )
     assert await output(sandbox, "cat /x") == "fine\n"
 
 
 async def test_a_change_in_a_stage_reaches_what_is_copied(start: StartSandbox, environment: Write) -> None:
     for word in ("one", "two"):
-        text = f"FROM x AS a\nRUN echo {word} > /x\nFROM y\nCOPY --from=a /x /x\n"
+        text = f"FROM scratch AS a\nRUN echo {word} > /x\nFROM scratch\nCOPY --from=a /x /x\n"
         assert await output(await start(environment_dir=environment(text)), "cat /x") == f"{word}\n"
 
 
 async def test_what_a_stage_does_not_have_is_an_error(start: StartSandbox, environment: Write) -> None:
     with pytest.raises(BuildError, match="Dockerfile:3: COPY /none: not found in the stage it is copied from"):
-        await start(environment_dir=environment("FROM x AS a\nFROM y\nCOPY --from=a /none /x\n"))
+        await start(environment_dir=environment("FROM scratch AS a\nFROM scratch\nCOPY --from=a /none /x\n"))
     with pytest.raises(
         BuildError, match=r"Dockerfile:3: COPY /none\* /x: matches nothing in the stage it is copied from"
     ):
-        await start(environment_dir=environment("FROM x AS a\nFROM y\nCOPY --from=a /none* /x\n"))
+        await start(environment_dir=environment("FROM scratch AS a\nFROM scratch\nCOPY --from=a /none* /x\n"))
 
 
 async def test_a_pattern_may_fit_nothing_beside_another_source(start: StartSandbox, environment: Write) -> None:
     files = {"a.txt": "a", "b.txt": "b"}
-    sandbox = await start(environment_dir=environment("FROM x\nCOPY [^a].txt none* /x/\n", **files))
+    sandbox = await start(environment_dir=environment("FROM scratch\nCOPY [^a].txt none* /x/\n", **files))
     assert await output(sandbox, "ls /x") == "b.txt\n"
     with pytest.raises(BuildError, match=r"Dockerfile:2: COPY none\*: matches nothing in the build context"):
-        await start(environment_dir=environment("FROM x\nCOPY none* /x/\n"))
+        await start(environment_dir=environment("FROM scratch\nCOPY none* /x/\n"))
     with pytest.raises(BuildError, match="Dockerfile:2: COPY of several files needs a directory; write /x/ as its"):
-        await start(environment_dir=environment("FROM x\nCOPY *.txt /x\n"))
+        await start(environment_dir=environment("FROM scratch\nCOPY *.txt /x\n"))
 
 
 async def test_a_directory_that_a_step_removes_stays_away(start: StartSandbox, environment: Write) -> None:
-    text = "FROM x\nWORKDIR /build\nRUN touch made\nWORKDIR /app\nRUN rm -r /build\nRUN ls -d /build; true\n"
+    text = "FROM scratch\nWORKDIR /build\nRUN touch made\nWORKDIR /app\nRUN rm -r /build\nRUN ls -d /build; true\n"
     sandbox = await start(environment_dir=environment(text))
     assert (await sandbox.exec("ls -d /build")).return_code != 0
 
@@ -529,7 +541,7 @@ async def test_a_program_that_cannot_be_started_names_the_line(
     start: StartSandbox, environment: Write, lines: str, reason: str
 ) -> None:
     with pytest.raises(BuildError, match=f"Dockerfile:[23]: {re.escape(reason)}"):
-        await start(environment_dir=environment(f"FROM x\n{lines}\n"))
+        await start(environment_dir=environment(f"FROM scratch\n{lines}\n"))
 
 
 async def test_a_layer_that_is_finished_while_leftovers_are_listed_is_no_error(cache: Path) -> None:

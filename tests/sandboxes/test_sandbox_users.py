@@ -51,7 +51,7 @@ async def test_a_user_may_open_its_own_streams_by_name(sandbox: Sandbox) -> None
 
 @needs_users
 async def test_the_images_user_is_the_default(start: StartSandbox, tmp_path: Path) -> None:
-    (tmp_path / "Dockerfile").write_text("FROM x\nRUN useradd -m worker\nUSER worker\n")
+    (tmp_path / "Dockerfile").write_text("FROM scratch\nRUN useradd -m worker\nUSER worker\n")
     sandbox = await start(environment_dir=tmp_path)
     assert (await sandbox.exec("id -un")).stdout == "worker\n"
     assert (await sandbox.exec("id -un", user="root")).stdout == "root\n"
@@ -68,7 +68,7 @@ async def test_an_ordinary_users_sandbox_refuses_other_users(sandbox: Sandbox) -
 async def test_an_ordinary_users_sandbox_runs_the_images_user_as_root_and_says_so(
     start: StartSandbox, tmp_path: Path
 ) -> None:
-    (tmp_path / "Dockerfile").write_text("FROM x\nUSER worker\n")
+    (tmp_path / "Dockerfile").write_text("FROM scratch\nUSER worker\n")
     sandbox = await start(environment_dir=tmp_path)
     assert (await sandbox.exec("id -un")).stdout == "root\n"
     assert any("USER worker is root here" in note for note in sandbox.notes)

@@ -12,7 +12,7 @@ from pathlib import Path
 from pytest_benchflow.core.errors import SandboxError, UnsupportedError
 from pytest_benchflow.core.files import compose_file
 from pytest_benchflow.sandboxes.base import BackendOption, Capabilities, Leftovers, SandboxSpec
-from pytest_benchflow.sandboxes.local.builder import Builder
+from pytest_benchflow.sandboxes.local.builder import Builder, plan_environment
 from pytest_benchflow.sandboxes.local.control import Launcher
 from pytest_benchflow.sandboxes.local.host import Host
 from pytest_benchflow.sandboxes.local.layers import LayerStore, Snapshots
@@ -105,7 +105,7 @@ class LocalBackend:
         await check(self._host, self._launcher)
 
     def create(self, spec: SandboxSpec) -> LocalSandbox:
-        """Return a sandbox that is not started yet; refuse what only an image could give."""
+        """Return a sandbox that is not started yet; refuse what only an image could give, or no build could read."""
         directory = spec.environment_dir
         if spec.docker_image is not None and not (directory and (directory / "Dockerfile").is_file()):
             raise UnsupportedError(
@@ -121,6 +121,7 @@ class LocalBackend:
             host=self._host,
             launcher=self._launcher,
             builder=self._builder,
+            plan=plan_environment(directory, self._host),
             snapshots=self._snapshots,
             stopped=self._sandboxes.discard,
         )

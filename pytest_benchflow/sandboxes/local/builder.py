@@ -31,10 +31,12 @@ from pytest_benchflow.sandboxes.local.interpreter import (
     CopyStep,
     ImageConfig,
     RunStep,
+    ToolStep,
     make_plan,
 )
 from pytest_benchflow.sandboxes.local.layers import LayerStore, ensure_mirror, layer_name
 from pytest_benchflow.sandboxes.local.machine import Command, Machine, MachineConfig, Target
+from pytest_benchflow.sandboxes.local.standins import find_stand_in
 
 _TAIL_LINES = 30
 _LIST = 'shopt -s nullglob dotglob; files=("$1"/*); ((${#files[@]})) && printf "%s\\0" "${files[@]}"'
@@ -188,7 +190,7 @@ def _send_archive(source: Source) -> Callable[[BinaryIO], None]:
     return send
 
 
-_FORMAT = "3"
+_FORMAT = "4"
 #: Mount options must fit one memory page: this many names do.
 MAX_LAYERS = 120
 _CACHE_ADVICE = (
@@ -204,6 +206,37 @@ class BuiltEnvironment:
     base: MachineConfig
     """The machine to start, but for what the sandbox itself decides."""
     notes: tuple[str, ...] = ()
+    """What is to be said of the layers; the plan has notes of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentPlan:
+    """What the Dockerfile of an environment comes to on this host."""
+
+    name: str
+    """How messages call the Dockerfile."""
+    context: BuildContext
+    plan: BuildPlan
+
+
+def plan_environment(directory: Path | None, host: Host) -> EnvironmentPlan | None:
+    """Read the Dockerfile of an environment and start nothing; None if it has none.
+
+    UnsupportedError for what this host cannot stand in for, BuildError for what no build could read.
+    """
+    dockerfile = directory / "Dockerfile" if directory else None
+    if dockerfile is None or not dockerfile.is_file():
+        return None
+    name = f"{dockerfile.parent.name}/{dockerfile.name}"
+    with as_build_error(name):
+        context = BuildContext(dockerfile.parent)
+        text = context.dockerfile
+    plan = make_plan(parse(text, name), host.path, lambda image: find_stand_in(image, host.environ))
+    if (count := max(map(len, (plan.steps, *(stage.steps for stage in plan.stages))))) > MAX_LAYERS:
+        raise BuildError(
+            f"{name}: {count} RUN, COPY and ADD instructions, and at most {MAX_LAYERS} are supported; join some"
+        )
+    return EnvironmentPlan(name, context, plan)
 
 
 class Builder:
@@ -215,29 +248,17 @@ class Builder:
         self._store = store
         self._rebuilt: set[str] = set()
 
-    async def build(self, spec: SandboxSpec) -> BuiltEnvironment:
+    async def build(self, spec: SandboxSpec, plan: EnvironmentPlan | None) -> BuiltEnvironment:
         """Return the environment of `spec`, building what is not cached within its time."""
-        dockerfile = spec.environment_dir / "Dockerfile" if spec.environment_dir else None
-        if dockerfile is None or not dockerfile.is_file():
+        if plan is None:
             return BuiltEnvironment(ImageConfig(), await self._base(spec.name))
-        name = f"{dockerfile.parent.name}/{dockerfile.name}"
-        with as_build_error(name):
-            context = BuildContext(dockerfile.parent)
-            text = context.dockerfile
-        plan = make_plan(parse(text, name), self._host.path)
-        if (count := max(map(len, (plan.steps, *(stage.steps for stage in plan.stages))))) > MAX_LAYERS:
-            raise BuildError(
-                f"{name}: {count} RUN, COPY and ADD instructions, and at most {MAX_LAYERS} are supported; join some"
-            )
-        build = _Build(self._launcher, self._store, self._host, plan, context, name)
+        build = _Build(self._launcher, self._store, self._host, plan)
         try:
             async with asyncio.timeout(spec.build_timeout_sec):
                 base = await self._base(spec.name)
                 rebuilt = self._rebuilt if spec.force_build else None
                 base = await build.run(base, rebuilt)
-                return BuiltEnvironment(
-                    plan.image, base, (*plan.notes, *(self._store.place.notes if base.layers else ()))
-                )
+                return BuiltEnvironment(plan.plan.image, base, self._store.place.notes if base.layers else ())
         except TimeoutError:
             raise BuildError(
                 f"{build.where}: the build took longer than {spec.build_timeout_sec:g} s",
@@ -265,16 +286,14 @@ class Builder:
 class _Build:
     """One build."""
 
-    def __init__(
-        self, launcher: Launcher, store: LayerStore, host: Host, plan: BuildPlan, context: BuildContext, name: str
-    ) -> None:
+    def __init__(self, launcher: Launcher, store: LayerStore, host: Host, environment: EnvironmentPlan) -> None:
         self._launcher = launcher
         self._store = store
         self._host = host
-        self._plan = plan
-        self._context = context
-        self._name = name
-        self.where = name
+        self._plan = environment.plan
+        self._context = environment.context
+        self._name = environment.name
+        self.where = environment.name
         """The line being built, for messages."""
 
     async def run(self, base: MachineConfig, rebuilt: set[str] | None) -> MachineConfig:
@@ -314,6 +333,10 @@ class _Build:
         return self._store.has(layer) and (rebuilt is None or layer in rebuilt)
 
     def _key(self, parent: str, step: BuildStep, origin: str | None) -> str:
+        if isinstance(step, ToolStep):
+            from pytest_benchflow.sandboxes.local.tool_layer import files_key
+
+            return _hash(parent, "Tool", files_key(step.files))
         kind = "Run" if isinstance(step, RunStep) else "Copy"
         if isinstance(step, RunStep):
             facts: list[object] = [step.argv, dict(step.args), step.image.user, *([step.script] if step.script else [])]
@@ -331,6 +354,9 @@ class _Build:
 
     async def _make(self, step: BuildStep, base: MachineConfig, layer: str, origin: MachineConfig | None) -> None:
         async with self._store.building(layer) as directory:
+            if isinstance(step, ToolStep):
+                await self._put_tool(step, directory)
+                return
             # A command before this one may have removed the directory that it is to run in.
             dirs = (*step.image.dirs, step.image.workdir or "/") if isinstance(step, RunStep) else step.image.dirs
             config = replace(base, write_dir=directory, is_layer=True, dirs=dirs)
@@ -347,6 +373,14 @@ class _Build:
                     await copy_files(step, machine, self._context, self.where)
             finally:
                 await asyncio.shield(machine.stop())
+
+    async def _put_tool(self, step: ToolStep, directory: str) -> None:
+        from pytest_benchflow.sandboxes.local.tool_layer import write_layer
+
+        try:
+            await asyncio.to_thread(write_layer, step.files, self._store.path / directory)
+        except (OSError, ValueError) as error:
+            raise BuildError(f"{self.where}: {step.text}: {error}") from None
 
     async def _copy_between(self, step: CopyStep, origin: MachineConfig, machine: Machine) -> None:
         source = await Machine.start(self._launcher, origin)

@@ -1,14 +1,20 @@
-"""Interpret the instructions of a Dockerfile, with the host's own system as what FROM names."""
+"""Interpret the instructions of a Dockerfile, with the host's own system and tools as what FROM names."""
 
 from __future__ import annotations
 
 import os
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
+from pytest_benchflow.core.errors import UnsupportedError
 from pytest_benchflow.sandboxes.dockerfile import Dockerfile, Heredoc, Instruction, without_heredoc_marks
+from pytest_benchflow.sandboxes.local.standins import StandIn, StandInError, System, problem_of_command
+
+if TYPE_CHECKING:
+    from pytest_benchflow.sandboxes.local.toolchains import ToolFiles
 
 DEFAULT_SHELL = ("/bin/sh", "-c")
 
@@ -55,10 +61,20 @@ class CopyStep:
     files: tuple[tuple[str, str], ...] = ()
     """Names and contents of files that the Dockerfile itself holds."""
     stage: int | None = None
-    """Take the sources from this stage, where they are absolute paths, instead of the build context."""
+    """Take the sources from this stage or image, where they are absolute paths, instead of the build context."""
 
 
-BuildStep = RunStep | CopyStep
+@dataclass(frozen=True, slots=True)
+class ToolStep:
+    """Put a tool of the host where the base image has it."""
+
+    line: int
+    text: str
+    files: ToolFiles
+    image: ImageConfig
+
+
+BuildStep = RunStep | CopyStep | ToolStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +95,7 @@ class BuildPlan:
     image: ImageConfig
     notes: tuple[str, ...]
     stages: tuple[BuildStage, ...] = ()
-    """Those before the last."""
+    """All that can be copied from: stages before the last, and images."""
 
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]")
@@ -211,30 +227,46 @@ class _Expander:
         raise SubstitutionError("a ${ is never closed")
 
 
+#: The steps of a stage, the settings after them, and the distribution that it says it is.
+_Stage = tuple[tuple[BuildStep, ...], ImageConfig, System]
 #: What Docker calls the machine that a kernel names like this.
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _COPY_FLAGS = frozenset({"chown", "chmod", "from", "link"})
 
 
-def make_plan(file: Dockerfile, path: str = "") -> BuildPlan:
+def _host_alone(image: str) -> StandIn:
+    return StandIn(f"{image} is the host's own system here")
+
+
+def make_plan(file: Dockerfile, path: str = "", stand_in: Callable[[str], StandIn] = _host_alone) -> BuildPlan:
     """Turn a Dockerfile into steps and the settings they leave; refuse what only an image build can do.
 
-    `path` is the PATH of the base, which `ENV PATH=/mine:$PATH` adds to.
+    `path` is the PATH of the base, which `ENV PATH=/mine:$PATH` adds to; `stand_in` finds what serves as an image.
     """
-    return _Planner(file, path).run()
+    return _Planner(file, path, stand_in).run()
 
 
 class _Planner:
-    def __init__(self, file: Dockerfile, path: str) -> None:
+    def __init__(self, file: Dockerfile, path: str, stand_in: Callable[[str], StandIn]) -> None:
         self._file = file
         self._base = {"PATH": path}
+        self._find_stand_in = stand_in
+        self._system = System()
+        """The distribution that the stage says it stands on."""
         self._image = ImageConfig()
         self._args: dict[str, str] = {}
         self._global_args = _platform_args(os.uname().machine)
         self._in_stage = False
-        self._stages: list[tuple[tuple[BuildStep, ...], ImageConfig]] = []
+        self._stages: list[_Stage] = []
+        self._stage = 0
+        """Which of them is being read."""
+        self._count = 0
+        """How many FROM there were."""
         self._names: dict[str, int] = {}
         """Stages by name and by number."""
+        self._stand_ins: dict[str, StandIn] = {}
+        self._errors: dict[int, UnsupportedError] = {}
+        """Why a stage cannot be built, which matters only where it is needed."""
         self._steps: list[BuildStep] = []
         self._notes: list[str] = []
         self._ignored: list[str] = []
@@ -245,10 +277,19 @@ class _Planner:
                 self._interpret(item)
             except SubstitutionError as error:
                 raise self._file.error(item.line, f"{item.keyword} {item.text}: {error}") from None
+        self._check(self._stage, self._steps)
         if self._ignored:
             self._notes.append(f"{', '.join(sorted(set(self._ignored)))} has no effect in the local sandbox")
-        stages = tuple(BuildStage(steps, image.dirs) for steps, image in self._stages)
+        stages = tuple(BuildStage(steps, image.dirs) for steps, image, _ in self._stages)
         return BuildPlan(tuple(self._steps), self._image, tuple(dict.fromkeys(self._notes)), stages)
+
+    def _check(self, stage: int, steps: Iterable[BuildStep]) -> None:
+        """Refuse a stage that cannot be built here, or that copies from one."""
+        if stage in self._errors:
+            raise self._errors[stage]
+        for step in steps:
+            if isinstance(step, CopyStep) and step.stage is not None:
+                self._check(step.stage, self._stages[step.stage][0])
 
     def _interpret(self, item: Instruction) -> None:
         match item.keyword:
@@ -278,20 +319,46 @@ class _Planner:
 
     def _from(self, item: Instruction) -> None:
         if self._in_stage:
-            self._stages.append((tuple(self._steps), self._image))
+            self._stages[self._stage] = (tuple(self._steps), self._image, self._system)
         self._in_stage = True
         base = expand(item.text, self._global_args, self._file.escape).split()
         if len(base) != 1 and not (len(base) == 3 and base[1].upper() == "AS"):
             raise self._file.error(item.line, f"FROM {item.text} is neither FROM IMAGE nor FROM IMAGE AS NAME")
         parent = self._names.get(base[0].lower())
-        steps, self._image = self._stages[parent] if parent is not None else ((), ImageConfig())
+        finished = self._stages[parent] if parent is not None else self._begin(item.line, "FROM ", base[0])
+        steps, self._image, self._system = finished
         self._steps, self._args = list(steps), {}
-        if parent is None:
-            self._notes.append(f"FROM {base[0]} is the host's own system here")
-        number = len(self._stages)
-        self._names[str(number)] = number
+        self._stage = len(self._stages)
+        if parent in self._errors:
+            self._errors[self._stage] = self._errors[parent]
+        self._stages.append(finished)
+        self._names[str(self._count)] = self._stage
+        self._count += 1
         if len(base) == 3:
-            self._names[base[2].lower()] = number
+            self._names[base[2].lower()] = self._stage
+
+    def _begin(self, line: int, keyword: str, image: str) -> _Stage:
+        """Return the stage that only has what stands in for an image."""
+        if image not in self._stand_ins:
+            try:
+                self._stand_ins[image] = self._find_stand_in(image)
+            except StandInError as error:
+                self._errors[len(self._stages)] = UnsupportedError(
+                    f"{self._file.name}:{line}: {keyword}{image}: {error}", advice=error.advice
+                )
+                return (), ImageConfig(), System()
+        stand_in = self._stand_ins[image]
+        self._notes.append(f"{keyword}{stand_in.note}")
+        env = dict(stand_in.env)
+        if stand_in.path:
+            env["PATH"] = ":".join([*stand_in.path, self._base["PATH"]])
+        config = ImageConfig(env=env)
+        steps: list[BuildStep] = [ToolStep(line, keyword + image, files, config) for files in stand_in.files]
+        if stand_in.script:
+            steps.append(RunStep(line, keyword + image, (*DEFAULT_SHELL, stand_in.script), config, {}))
+        if stand_in.workdir:
+            config = replace(config, workdir=stand_in.workdir, dirs=(stand_in.workdir,))
+        return tuple(steps), config, stand_in.system
 
     def _arg(self, item: Instruction) -> None:
         for word in split_words(item.text, self._file.escape):
@@ -317,9 +384,11 @@ class _Planner:
         return {self._expand(name): self._expand(value) for name, _, value in pairs}
 
     def _run(self, item: Instruction) -> None:
-        if item.flags:
-            flag = next(iter(item.flags))
+        if flag := next((flag for flag, value in item.flags.items() if not _is_harmless(flag, value)), None):
             raise self._file.unsupported(item.line, f"RUN --{flag} is not supported here")
+        commands = "\n".join([item.text, *(heredoc.content for heredoc in item.heredocs)])
+        if problem := problem_of_command(commands, self._system):
+            self._errors.setdefault(self._stage, self._file.unsupported(item.line, f"RUN: {problem}"))
         argv, script = item.words, None
         if argv is None:
             argv, script = _command(item, self._image.shell)
@@ -364,11 +433,15 @@ class _Planner:
     def _source_stage(self, item: Instruction) -> int | None:
         if "from" not in item.flags:
             return None
-        stage = self._names.get(item.flags["from"].lower())
+        name = item.flags["from"]
         if item.heredocs:
             raise self._file.error(item.line, f"{item.keyword} --from cannot take a here-document")
-        if stage is None or stage == len(self._stages):
-            raise self._file.unsupported(item.line, f"{item.keyword} --from={item.flags['from']} needs another image")
+        stage = self._names.get(name.lower())
+        if stage == self._stage:
+            raise self._file.error(item.line, f"{item.keyword} --from={name} names the stage that it stands in")
+        if stage is None:
+            stage = self._names[name.lower()] = len(self._stages)
+            self._stages.append(self._begin(item.line, f"{item.keyword} --from=", name))
         return stage
 
     def _content(self, file: Heredoc) -> str:
@@ -402,6 +475,13 @@ def _platform_args(machine: str) -> dict[str, str]:
     architecture = _ARCHITECTURES.get(machine, machine)
     facts = {"PLATFORM": f"linux/{architecture}", "OS": "linux", "ARCH": architecture, "VARIANT": ""}
     return {f"{side}{name}": value for side in ("BUILD", "TARGET") for name, value in facts.items()}
+
+
+def _is_harmless(flag: str, value: str) -> bool:
+    """Return whether a RUN does the same without a flag, if slower: a cache is empty at first everywhere."""
+    if flag == "mount":
+        return all("type=cache" in mount.split(",") for mount in value.split())
+    return (flag, value) == ("network", "default")
 
 
 def _command(item: Instruction, shell: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:

@@ -120,7 +120,7 @@ def _is_useless(path: Path) -> bool:
 
 
 #: Deeper directories are rarely written to, and each one costs a block on disk.
-_DEPTH = 6
+_DEPTH = 9
 _WHOLE = ("/etc", "/usr/local", "/var/lib/dpkg")
 #: Files that are edited or locked in place rather than replaced.
 _COPIED = ("/etc/", "/var/lib/dpkg/")

@@ -13,7 +13,7 @@ from pytest_benchflow.core.network import Network
 from pytest_benchflow.sandboxes import archive
 from pytest_benchflow.sandboxes.base import Capabilities, ExecResult, SandboxImage, SandboxSpec
 from pytest_benchflow.sandboxes.helpers import check_command, check_mounts, refused_note, resolve_path
-from pytest_benchflow.sandboxes.local.builder import Builder, BuiltEnvironment
+from pytest_benchflow.sandboxes.local.builder import Builder, BuiltEnvironment, EnvironmentPlan
 from pytest_benchflow.sandboxes.local.control import Launcher
 from pytest_benchflow.sandboxes.local.host import Host
 from pytest_benchflow.sandboxes.local.interpreter import ImageConfig
@@ -35,11 +35,13 @@ class LocalSandbox:
         host: Host,
         launcher: Launcher,
         builder: Builder,
+        plan: EnvironmentPlan | None,
         snapshots: Snapshots,
         stopped: Callable[[LocalSandbox], None],
     ) -> None:
         self._spec = spec
         self._network = spec.network
+        self._plan = plan
         self._host = host
         self._launcher = launcher
         self._builder = builder
@@ -49,7 +51,8 @@ class LocalSandbox:
         self._built: BuiltEnvironment | None = None
         self._machine: Machine | None = None
         self._stopped = False
-        self._notes: list[str] = []
+        # Known before the build, and for whoever wants to know why it failed.
+        self._notes = [*(plan.plan.notes if plan else ())]
         self._oom_kills = 0
         self._refused_hosts: tuple[str, ...] = ()
 
@@ -90,11 +93,11 @@ class LocalSandbox:
         if self._machine is None:
             self._stopped = False
             check_mounts(self._spec)
-            await self._bring_up(await self._builder.build(self._spec))
+            await self._bring_up(await self._builder.build(self._spec, self._plan))
 
     async def _bring_up(self, built: BuiltEnvironment) -> None:
         self._built = built
-        self._notes = list(built.notes)
+        self._notes = [*(self._plan.plan.notes if self._plan else ()), *built.notes]
         if self._image.user not in (None, "root", "0") and not self._host.privileged:
             self._notes.append(f"USER {self._image.user} is root here: an ordinary user cannot make other users")
         config = replace(

@@ -10,6 +10,8 @@ from . import libc
 _NODES = ("null", "zero", "full", "random", "urandom", "tty")
 _LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", "ptmx": "pts/ptmx"}
 _SAFE = libc.MS_NOSUID | libc.MS_NOEXEC
+#: Any directory that every sandbox has.
+_PLACE = "/mnt"
 _EMPTIED = ("acpi", "asound", "scsi")
 _MASKED = (
     *("kcore", "keys", "key-users", "timer_list", "sched_debug", "kmsg", "latency_stats"),
@@ -57,14 +59,22 @@ def mount_proc(target: str) -> None:
 def cover_proc(*, privileged: bool) -> int:
     """Cover what /proc tells of the host, and return a descriptor of it as it was.
 
-    For programs that are real root it becomes read-only: they could turn the host's knobs, and even the modes of files
-    there are the host's own.
+    For programs that are real root all but processes becomes read-only: they could turn the host's knobs, and even the
+    modes of files there are the host's own. What a process may say of itself it can: logins need that.
     """
     proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    covered = {*_EMPTIED, *_MASKED}
     if privileged:
-        libc.mount("/proc", "/proc", flags=libc.MS_BIND)
+        # Binding what is read-only already is one call for each, and not two.
+        libc.mount("/proc", _PLACE, flags=libc.MS_BIND)
         flags = libc.MS_REMOUNT | libc.MS_BIND | libc.MS_RDONLY | _SAFE | libc.MS_NODEV
-        libc.mount("none", "/proc", flags=flags)
+        libc.mount("none", _PLACE, flags=flags)
+        with os.scandir("/proc") as entries:
+            names = [entry.name for entry in entries if not entry.name.isdigit() and not entry.is_symlink()]
+        for name in names:
+            if name not in covered:
+                libc.mount(f"{_PLACE}/{name}", f"/proc/{name}", flags=libc.MS_BIND)
+        libc.detach(_PLACE)
     for name in _EMPTIED:
         if os.path.isdir(path := f"/proc/{name}"):
             libc.mount("tmpfs", path, "tmpfs", _SAFE | libc.MS_NODEV | libc.MS_RDONLY)

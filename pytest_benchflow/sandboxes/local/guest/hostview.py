@@ -10,6 +10,10 @@ _ALWAYS = ("etc", "opt", "usr")
 #: Directories on old layouts, links into /usr on merged ones.
 _MERGED = ("bin", "lib", "lib32", "lib64", "libx32", "sbin")
 _PACKAGES = ("var/lib/apt", "var/lib/dpkg")
+#: Where packages keep their state, how deep directories are repeated, and at most how many: those of a package that
+#: the host has are there for others that need it, without what is in them.
+_STATE = ("var/backups", "var/cache", "var/lib", "var/log", "var/spool")
+_STATE_DEPTH, _MOST_STATE = 2, 400
 #: How far to look for what is private, and how far to look again before each sandbox, for what is new: whole toolchains
 #: lie in /opt. What packages bring to /usr is public throughout.
 _DEPTHS = {"etc": (16, 16), "opt": (4, 2), "usr/local": (4, 2), "var/lib/apt": (2, 2), "var/lib/dpkg": (2, 2)}
@@ -37,6 +41,8 @@ class HostView:
 
     areas: tuple[Area, ...]
     links: tuple[tuple[str, str], ...]
+    state: tuple[tuple[str, int, int, int], ...] = ()
+    """Directories of packages that are empty in a sandbox: path, mode, owner and group."""
     looked_into: tuple[tuple[str, int], ...] = ()
     """The directories in which something could have been private, and when each was last changed."""
 
@@ -64,7 +70,26 @@ def detect() -> HostView:
                 hidden += _private(full, depths, looked_into, f"{top}/".removeprefix(f"{path}/"))
         areas.append(Area(path, tuple(hidden), any(m.startswith(f"{full}/") for m in mounts)))
     links = [(name, os.readlink(f"/{name}")) for name in _MERGED if os.path.islink(f"/{name}")]
-    return HostView(tuple(areas), tuple(links), tuple(looked_into.items()))
+    state = [row for top in _STATE for row in _open_directories(top, _STATE_DEPTH)]
+    return HostView(tuple(areas), tuple(links), tuple(state[:_MOST_STATE]), tuple(looked_into.items()))
+
+
+def _open_directories(top: str, depth: int) -> list[tuple[str, int, int, int]]:
+    """List the directories below `top` that everyone may enter, parents first."""
+    rows: list[tuple[str, int, int, int]] = []
+    try:
+        names = sorted(os.listdir(f"/{top}"))
+    except OSError:
+        return rows
+    for path in (f"{top}/{name}" for name in names):
+        try:
+            status = os.lstat(f"/{path}")
+        except OSError:
+            continue
+        if stat.S_ISDIR(status.st_mode) and status.st_mode & 0o005 == 0o005 and path not in _PACKAGES:
+            rows.append((path, stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid))
+            rows += _open_directories(path, depth - 1) if depth > 1 else []
+    return rows
 
 
 def _private(top: str, depths: tuple[int, int], looked_into: dict[str, int], prefix: str = "") -> list[str]:

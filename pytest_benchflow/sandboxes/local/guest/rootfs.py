@@ -16,11 +16,38 @@ from .hostview import Area, HostView
 from .wire import Message
 
 #: Character device 0:0 in an overlay's lower layer hides the name in the layers below it.
-_WHITEOUT = os.makedev(0, 0)
+WHITEOUT = os.makedev(0, 0)
+_OWN_FILES = "/etc/dpkg/sandbox-own-files"
 #: Where only root exists, apt cannot download as a user of its own, nor can man-db index pages as its.
 _PACKAGE_SETTINGS = {
-    "apt/apt.conf.d": 'APT::Sandbox::User "root";\n',
-    "dpkg/dpkg.cfg.d": "path-exclude=/usr/share/man/*\n",
+    "apt/apt.conf.d/zz-sandbox": 'APT::Sandbox::User "root";\n',
+    "dpkg/dpkg.cfg.d/zz-sandbox": f"path-exclude=/usr/share/man/*\npre-invoke=. {_OWN_FILES}\n",
+    # dpkg links to a file before it replaces it, which only the owner of the file may do, and its directories have to
+    # be the caller's; those that are not lie too deep to be mirrored.
+    _OWN_FILES.removeprefix("/etc/"): r"""
+case $DPKG_HOOK_ACTION in install|unpack) ;; *) exit 0 ;; esac
+list=$(mktemp) || exit 1
+trap 'rm -f "$list" "$list".*' EXIT
+tr '\0' '\n' <"/proc/$PPID/cmdline" | while IFS= read -r word; do
+  if [ -d "$word" ]; then find "$word" -name '*.deb'; else case $word in *.deb) printf '%s\n' "$word" ;; esac; fi
+done >"$list.packages"
+while IFS= read -r package; do
+  dpkg-deb --fsys-tarfile "$package" | tar -t | sed 's:^\./:/:; s:/$::' >"$list"
+  sed 's:/[^/]*$::' "$list" | sort -u | while IFS= read -r directory; do
+    if [ -d "$directory" ] && [ ! -w "$directory" ]; then
+      echo "$(dpkg-deb -f "$package" Package) cannot be replaced by an ordinary user: $directory is the host's;" \
+        "run pytest as root, or use --bf-sandbox docker" >&2
+      exit 1
+    fi
+  done || exit 1
+  while IFS= read -r path; do
+    [ -f "$path" ] && [ ! -L "$path" ] && [ ! -O "$path" ] && printf '%s\n' "${path#/}"
+  done <"$list" >"$list.foreign"
+  if [ -s "$list.foreign" ]; then
+    tar -C / -cf - --verbatim-files-from -T "$list.foreign" | tar -C / -xpf - --no-same-owner --unlink-first || exit 1
+  fi
+done <"$list.packages"
+""",
 }
 
 
@@ -34,13 +61,13 @@ def make_mask(area: Area, top: str, config: Message) -> str | None:
         # What the host has removed since it was looked at needs no hiding.
         with contextlib.suppress(FileNotFoundError):
             _make_parents(f"/{area.path}", top, path)
-            os.mknod(f"{top}/{path}", stat.S_IFCHR, _WHITEOUT)
+            os.mknod(f"{top}/{path}", stat.S_IFCHR, WHITEOUT)
     if area.path == "etc":
         _write_own_files(top, config["hostname"], config["name_server"])
-        for directory, text in _PACKAGE_SETTINGS.items():
-            if not config["privileged"] and os.path.isdir(f"/etc/{directory}"):
-                _make_parents("/etc", top, f"{directory}/zz-sandbox")
-                _write(f"{top}/{directory}/zz-sandbox", text, 0o644)
+        for path, text in _PACKAGE_SETTINGS.items():
+            if not config["privileged"] and os.path.isdir(f"/etc/{os.path.dirname(path)}"):
+                _make_parents("/etc", top, path)
+                _write(f"{top}/{path}", text, 0o644)
     return top
 
 
@@ -140,6 +167,8 @@ _SKELETON = {
     "var/tmp": 0o1777,
 }
 _SKELETON_LINKS = {"var/run": "/run", "var/lock": "/run/lock"}
+#: What root's home has in images of Debian and Ubuntu, and where such a host keeps it.
+_HOME_FILES = {".bashrc": "/usr/share/base-files/dot.bashrc", ".profile": "/usr/share/base-files/dot.profile"}
 _FLAGS = libc.MS_NOSUID | libc.MS_NODEV
 
 
@@ -169,7 +198,9 @@ def enter(config: Message, host: HostView) -> int:
     builder = _Overlays(config, scratch)
     root = f"{scratch}/merged"
     os.mkdir(root)
-    _make_skeleton(f"{scratch}/skeleton", host, prefix, config["open_prefix"])
+    _make_skeleton(
+        f"{scratch}/skeleton", host, prefix, open_prefix=config["open_prefix"], privileged=config["privileged"]
+    )
     builder.mount(_ROOT, f"{scratch}/skeleton", None, root)
     for area in host.seen_by(privileged=config["privileged"]):
         mask = make_mask(area, f"{scratch}/mask-{area.key}", config)
@@ -243,10 +274,18 @@ class _Overlays:
         libc.mount("overlay", target, "overlay", _FLAGS, options)
 
 
-def _make_skeleton(top: str, host: HostView, prefix: str | None, open_prefix: bool) -> None:
+def _make_skeleton(top: str, host: HostView, prefix: str | None, *, open_prefix: bool, privileged: bool) -> None:
     for path, mode in _SKELETON.items():
         os.makedirs(f"{top}/{path}", exist_ok=True)
         os.chmod(f"{top}/{path}", mode)
+    for path, mode, uid, gid in host.state:
+        os.makedirs(f"{top}/{path}", exist_ok=True)
+        os.chmod(f"{top}/{path}", mode)
+        if privileged and (uid or gid):
+            os.chown(f"{top}/{path}", uid, gid)
+    for name, source in _HOME_FILES.items():
+        if text := _text(source) or _text(f"/etc/skel/{name}"):
+            _write(f"{top}/root/{name}", text, 0o644)
     for area in host.areas:
         os.makedirs(f"{top}/{area.path}", mode=0o755, exist_ok=True)
     for name, target in (*host.links, *_SKELETON_LINKS.items()):
