@@ -83,7 +83,7 @@ def write_tasks(project: Project) -> None:
     windows = {"tests/test.bat": "", "solution/solve.bat": ""}
     project.task("tasks/windows", toml='[environment]\nos = "windows"\n', files=windows)
     project.task("tasks/gpus", toml="[environment]\ngpus = 1\n")
-    project.task("tasks/allowlist", toml='[environment]\nnetwork_mode = "allowlist"\nallowed_hosts = ["a.org"]\n')
+    project.task("tasks/urls", toml='[environment]\nnetwork_mode = "denylist"\nblocked_urls = ["a.org/page"]\n')
     project.task(
         "tasks/compose",
         toml='artifacts = [{source = "/x", service = "db"}]\n',
@@ -117,11 +117,7 @@ ERRORS = {
     "unhealthy": ("healthcheck", "start", "failed 2 times: exit status 1, not yet"),
     "env-missing": ("credentials", "setup", "needs the environment variable BENCHFLOW_TEST_TOKEN"),
     "gpus": ("unsupported", "setup", "the local sandbox does not support [environment] gpus"),
-    "allowlist": (
-        "unsupported",
-        "setup",
-        'the local sandbox does not support [environment] network_mode = "allowlist"',
-    ),
+    "urls": ("unsupported", "setup", "the local sandbox does not support [environment] blocked_urls with a path"),
     "compose": (
         "unsupported",
         "setup",
@@ -170,7 +166,7 @@ def test_what_cannot_run_here_by_design_is_skipped_and_says_why(ran: Ran, task: 
     assert SKIPPED[task] in ran.run.stdout.str()
 
 
-@pytest.mark.parametrize("task", ["gpus", "allowlist", "compose", "image", "env-missing"])
+@pytest.mark.parametrize("task", ["gpus", "urls", "compose", "image", "env-missing"])
 def test_what_is_refused_starts_nothing(ran: Ran, task: str) -> None:
     assert not [
         path
