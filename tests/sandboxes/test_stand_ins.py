@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import zipfile
 from collections.abc import Callable, Mapping
 from glob import glob
@@ -271,9 +272,12 @@ async def test_python_is_as_in_its_images(
 
 @needs_users
 async def test_pip_installs_for_an_ordinary_user_too(start: StartSandbox, environment: Write) -> None:
-    directory = environment("FROM python:3-slim\nCOPY *.whl /\nRUN useradd -m agent\n")
+    directory = environment(f"FROM python:3.{sys.version_info[1]}-slim\nCOPY *.whl /\nRUN useradd -m agent\n")
     write_wheel(directory)
     sandbox = await start(environment_dir=directory)
+    # The library of the same name that the system may have is another Python's.
+    library = await output(sandbox, "ldd /usr/local/bin/python | grep libpython || true", user="agent")
+    assert "/usr/local/lib/" in (library or "/usr/local/lib/")
     assert await output(sandbox, f"{PIP}; {WHERE}", user="agent") == "/usr/local /usr/local " + await output(
         sandbox, "ls /home/agent/.local/lib/python3.*/site-packages/tiny.py"
     )

@@ -248,7 +248,8 @@ def _stand_in_language(image: Image, language: Language, tool: Toolchain | None)
         {**language.env, **tool.env},
         (*language.path, *tool.path),
         language.workdir,
-        system=system,
+        tool.script,
+        system,
     )
 
 
@@ -362,10 +363,11 @@ def _stand_in_uv(image: Image, environ: Mapping[str, str]) -> StandIn:
     if program is not None and (parts := _beside(program)):
         trees = tuple(Tree(path, f"{place}{os.path.basename(path)}") for path in parts)
         files = (*base.files, ToolFiles(trees=trees))
-        return StandIn(f"{image.text} has uv of this host", files, base.env, base.path, system=base.system)
+        note = f"{image.text} has uv of this host"
+        return StandIn(note, files, base.env, base.path, script=base.script, system=base.system)
     exact = version and len(read_version(version[0])) > 2
     wanted = f"'uv=={version[0]}{'' if exact else '.*'}'" if version else "uv"
-    script = _UV_SCRIPT.format(uv=wanted, place=place)
+    script = f"{base.script or ':'}\n{_UV_SCRIPT.format(uv=wanted, place=place)}"
     return StandIn(note, base.files, base.env, base.path, script=script, system=base.system)
 
 

@@ -62,6 +62,8 @@ class Toolchain:
     env: Mapping[str, str] = field(default_factory=dict)
     path: tuple[str, ...] = ()
     """Directories in front of the system's own."""
+    script: str | None = None
+    """What is run once its files are there."""
     lacks: str | None = None
     """What it cannot do without, and this host does not have."""
 
@@ -194,7 +196,7 @@ def _relocate_python(program: str, minor: int) -> Toolchain:
         trees.append(Tree(f"{prefix}/include/{name}", f"{_PREFIX}/include/{name}"))
         shared = sorted(glob(f"{prefix}/lib/libpython3*.so*"))
         trees += [Tree(path, f"{_PREFIX}/lib/{os.path.basename(path)}") for path in shared]
-        # The loader looks there without being told, unlike /usr/local/lib.
+        # Where /usr/local/lib is not among the loader's directories.
         trusted = [path for path in ("/usr/lib", "/usr/lib64") if os.path.isdir(path)]
         links += [
             (f"{directory}/{os.path.basename(path)}", f"{_PREFIX}/lib/{os.path.basename(path)}")
@@ -211,7 +213,9 @@ def _relocate_python(program: str, minor: int) -> Toolchain:
     )
     text = ".".join(map(str, version))
     lacks = None if wheels else f"Python {text} of this host has no pip to install; install python3-venv or ensurepip"
-    return Toolchain(version, files, {"PYTHON_VERSION": text}, lacks=lacks)
+    # The system may have a library of the same name.
+    is_shared = any("libpython" in tree.source for tree in trees)
+    return Toolchain(version, files, {"PYTHON_VERSION": text}, script="ldconfig" if is_shared else None, lacks=lacks)
 
 
 def _python_version(program: str, prefix: str, name: str) -> Version:
@@ -315,11 +319,11 @@ def find_rust(asked: Version, environ: Mapping[str, str]) -> Toolchain | None:
     directories = ((cargo, 0o777), (f"{cargo}/bin", 0o777))
     lacks = None if os.access(f"{home}/bin/cargo", os.X_OK) else "Rust of this host has no cargo; install it"
     if is_visible(home):
-        return Toolchain(best, ToolFiles(directories=directories), env, (f"{cargo}/bin",), lacks)
+        return Toolchain(best, ToolFiles(directories=directories), env, (f"{cargo}/bin",), lacks=lacks)
     place = f"{_PREFIX}/rustup/toolchains/{os.path.basename(home)}"
     links = tuple((f"{cargo}/bin/{name}", f"{place}/bin/{name}") for name in sorted(os.listdir(f"{home}/bin")))
     files = ToolFiles((Tree(home, place, ("share/doc", "share/man")),), links, directories)
-    return Toolchain(best, files, env, (f"{cargo}/bin",), lacks)
+    return Toolchain(best, files, env, (f"{cargo}/bin",), lacks=lacks)
 
 
 def find_java(asked: Version, environ: Mapping[str, str], place: str, *, compiler: bool) -> Toolchain | None:
