@@ -335,11 +335,13 @@ SKILL = "---\nname: tabs\ndescription: Use tabs.\n---\nUse tabs.\n"
 
 
 def test_skills_are_there_for_the_role_that_has_them_and_gone_for_the_next(bots: Project) -> None:
-    look = "RUN: cat ~/.bot/skills/tabs/SKILL.md"
+    # An agent keeps its own files beside its skills: the directories on the way belong to its user.
+    look = "RUN: touch ~/.bot/state && cat ~/.bot/skills/tabs/SKILL.md"
     roles = "      - {name: taught, agent: bot, skills_dir: skills}\n      - {name: untaught, agent: bot}"
     turns = [("taught", look), ("untaught", look)]
     bots.write({"skills/tabs/SKILL.md": SKILL, "s.yaml": scene_yaml(*turns, roles=roles)})
     bots.run("tasks", "--bf-scene=s.yaml").assert_outcomes(failed=1)
     first, second = events(bots, "tool_call")
     assert "Use tabs." in str(first["content"])
+    assert "SKILL.md" in str(second["content"])
     assert second["status"] != "0"
