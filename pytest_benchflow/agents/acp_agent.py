@@ -26,7 +26,7 @@ from pytest_benchflow.sandboxes import exec_checked
 
 if TYPE_CHECKING:
     from pytest_benchflow.agents.acp.session import AcpSession
-    from pytest_benchflow.agents.acp.types import SessionPlan
+    from pytest_benchflow.agents.acp.types import Inspect, SessionPlan
     from pytest_benchflow.agents.bundles.store import BundleStore
     from pytest_benchflow.providers import HomeFile
     from pytest_benchflow.sandboxes import Mount, Process
@@ -185,12 +185,21 @@ class AcpAgent:
         try:
             argv = self._argv(self.manifest.launch, context, self._values(context))
             process = await self._open(argv, context, {**env, **extra})
-            session = await open_session(process, self._plan(context), emit=context.emit, log=log.write)
+            session = await open_session(
+                process, self._plan(context), emit=context.emit, log=log.write, inspect=self._inspect(context)
+            )
         except BaseException:
             if companion is not None:
                 await companion.stop()
             raise
         return AgentSession(session, log, companion, context.access.if_refused)
+
+    def _inspect(self, context: AgentContext) -> Inspect | None:
+        """Return how to read what the agent tells in files, if it does."""
+        from pytest_benchflow.agents.records import Records
+
+        records = self.manifest.quirks.records
+        return Records(context, records).read if records else None
 
     async def _open(self, argv: Sequence[str], context: AgentContext, env: Mapping[str, str]) -> Process:
         """Start the program that speaks the protocol."""
@@ -236,6 +245,7 @@ class AcpAgent:
             handshake_timeout_sec=manifest.handshake_timeout_sec,
             idle_timeout_sec=context.idle_timeout_sec,
             quirks=manifest.quirks,
+            meta=manifest.session_meta,
         )
 
 

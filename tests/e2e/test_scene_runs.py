@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import xml.etree.ElementTree as ET
 from collections.abc import Callable
 
 import pytest
@@ -82,6 +83,15 @@ def test_tests_and_solution_are_not_there_while_agents_work(played: Project) -> 
     listing = str(events(played, "tool_call")[3]["content"])
     assert "test.sh" not in listing
     assert "solve.sh" not in listing
+
+
+def test_every_model_that_answered_is_in_result_report_and_junit(played: Project) -> None:
+    (result,) = played.results().values()
+    assert (result["model"], result["models"]) == ("m-1", ["m-1", "own"])
+    (entry,) = json.loads((played.root / "r.json").read_text())["rollouts"]
+    assert entry["result"]["models"] == ["m-1", "own"]
+    (case,) = ET.parse(played.root / "r.xml").iter("testcase")
+    assert properties(case)["bf_models"] == "m-1, own"
 
 
 def test_the_result_counts_prompts_tools_and_tokens(played: Project) -> None:
