@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from pytest_benchflow.agents.acp.types import as_list, as_object, as_text
@@ -27,6 +28,8 @@ class Choices:
 
     name_pattern: str | None = None
     """Pattern of the name by which the agent reports its model; the first group is the model."""
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """Short names by which the agent reports models."""
     options: dict[str, Option] = field(default_factory=dict)
     models: tuple[str, ...] = ()
     current_model: str | None = None
@@ -67,7 +70,8 @@ class Choices:
         chosen = self.model_option(option)
         name = (chosen and chosen.current) or self.current_model
         match = re.match(self.name_pattern, name, re.IGNORECASE) if self.name_pattern and name else None
-        return match[1] if match else name
+        name = match[1] if match else name
+        return self.aliases.get(name, name) if name else None
 
     def known_models(self, option: str) -> list[str]:
         """Return the ids of all models that are offered, in either way, once each."""

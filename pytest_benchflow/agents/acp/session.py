@@ -90,6 +90,7 @@ class AcpSession:
         self._clock = loop.time
         self._emit_event = emit
         self.turns = Turns(self._emit, loop.time, plan.quirks)
+        self.turns.choices.aliases = plan.model_aliases
         self._answered = False
         self._over: str | None = None
         self._cancelling = False
@@ -105,7 +106,7 @@ class AcpSession:
             process,
             seen=self._seen,
             permission=self._permission,
-            log=self._take_log,
+            log=self.take_log,
             max_line_bytes=plan.max_line_bytes,
         )
 
@@ -297,7 +298,7 @@ class AcpSession:
             self._woken.set()
         return False
 
-    def _take_log(self, data: bytes) -> None:
+    def take_log(self, data: bytes) -> None:
         """Take what the agent prints beside the protocol."""
         self._log(data)
         for line in self._failure_log.feed(data):
@@ -329,7 +330,8 @@ class AcpSession:
     def _answering_models(self, answer: Json) -> list[str]:
         """Return the models that answered in this turn, by their own names."""
         names = dict.fromkeys(answer_models(answer, self.plan.quirks)) | self.turns.models
-        used = [name for name in names if not is_alias(name)]
+        aliases = self.plan.model_aliases
+        used = [*dict.fromkeys(aliases.get(name, name) for name in names if not is_alias(name))]
         self._models |= dict.fromkeys(used)
         return used
 

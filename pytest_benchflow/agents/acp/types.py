@@ -67,6 +67,8 @@ class SessionPlan:
     model_by: Literal["auto", "config-option", "set-model", "launch"] = "auto"
     """How it is chosen; `launch` means it was before, and only what the agent reports is checked."""
     model_option: str = "model"
+    model_aliases: Mapping[str, str] = field(default_factory=dict)
+    """Short names by which the agent may report models."""
     effort: str | None = None
     effort_option: str | None = None
     """Configuration option that sets the effort; None means the one that says it is about thinking."""

@@ -303,6 +303,8 @@ def test_a_name_that_holds_the_model_is_read_by_a_pattern() -> None:
     assert choices.reported_model("model") == "a(b)"
     choices.take({"models": {"currentModelId": "a"}})
     assert choices.reported_model("model") == "a"
+    choices.aliases = {"a": "a-1-0"}
+    assert choices.reported_model("model") == "a-1-0"
 
 
 @pytest.mark.parametrize(

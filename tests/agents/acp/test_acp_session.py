@@ -179,6 +179,7 @@ MODEL_PLAN = replace(
     name="mine",
     model="big",
     model_by="launch",
+    model_aliases={"huge": "big"},
     quirks=Quirks(update_models=("message.model",), helper_models=("small",)),
 )
 
@@ -191,6 +192,7 @@ MODEL_PLAN = replace(
         ([["big"], ["other"]], "other"),
         ([["auto", "big"]], None),
         ([["big-20260101"]], None),
+        ([["huge", "big"]], None),
     ],
 )
 async def test_every_model_that_answers_is_recorded_and_has_to_be_the_one_asked_for(
@@ -207,7 +209,7 @@ async def test_every_model_that_answers_is_recorded_and_has_to_be_the_one_asked_
             await session.prompt("Work.", timeout_sec=60)
     await session.close()
     stops = [event["models"] for event in events if event["type"] == "stop"]
-    assert stops == [[model for model in turn if model != "auto"] for turn in turns]
+    assert stops == [[model for model in turn if model not in ("auto", "huge")] for turn in turns]
 
 
 async def test_it_is_a_session() -> None:
