@@ -106,8 +106,9 @@ class FailureLog:
             return []
         *lines, begun = (self._begun + data).split(b"\n")
         self._begun = begun[-_LONGEST_FAILURE:]
-        texts = (line.decode("utf-8", "replace") for line in lines)
-        return [text for text in texts if any(pattern.search(text) for pattern in self._patterns)]
+        texts = [line.decode("utf-8", "replace") for line in lines]
+        matches = [match for text in texts for pattern in self._patterns if (match := pattern.search(text))]
+        return [match[1] if match.re.groups else match.string for match in matches]
 
 
 @dataclass(slots=True)

@@ -136,5 +136,6 @@ def test_lines_come_in_pieces_and_never_grow_without_end() -> None:
     log = FailureLog(("^failed",))
     assert log.feed(b"Fai") == []
     assert log.feed(b"led 1\nfine\nfailed 2\nfail") == ["Failed 1", "failed 2"]
+    assert FailureLog(("why=(.*)",)).feed(b"2026-11-18 16:44:58,590 why=no\n") == ["no"]
     assert log.feed(b"x" * 100_000) == []
     assert len(log._begun) < 10_000
