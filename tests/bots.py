@@ -37,6 +37,7 @@ class BotSession:
                 return PromptResult(AgentOutcome.CRASHED, "exit status 1", calls)
         said = f"done with {len(text)} characters"
         self.context.emit({"type": "agent_message", "text": said})
+        self.context.emit({"type": "stop", "models": [self.context.access.env["BOT_MODEL"]]})
         return PromptResult(
             AgentOutcome.COMPLETED, None, calls, Usage(input=10, output=2), stop_reason="end_turn", message=said
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import urlsplit
 
 from pytest_benchflow.agents.base import AgentRequest, ModelAccess
@@ -35,6 +35,7 @@ def resolve_access(manifest: AgentManifest, request: AgentRequest, sources: Sour
     required = required_variables(manifest, sources)
     if not manifest.protocols:
         return _unguided(manifest, asked, request, sources, required)
+    named, asked = asked, _full_name(manifest, asked)
     route = find_route(manifest, asked, sources)
     credential = find_credential(manifest, route, sources)
     dialect = manifest.protocols[route.protocol]
@@ -51,7 +52,7 @@ def resolve_access(manifest: AgentManifest, request: AgentRequest, sources: Sour
         files=_files(manifest, values, credential.files),
         secrets=credential.secrets | secret_values(request.env) | {*required.values()} | _url_secrets(route.base_url),
         model=None if route.model is None else fill(manifest.model.name, values),
-        notes=() if credential.note is None else (credential.note,),
+        notes=tuple(_notes(manifest, named, asked, credential)),
         auth_method=credential.auth_method or dialect.auth_method or manifest.auth_method,
         if_refused=credential.if_refused,
         endpoints=_endpoints({"BASE_URL": route.base_url, **env, **request.env}),
@@ -70,6 +71,21 @@ def _endpoints(variables: Mapping[str, str]) -> tuple[Endpoint, ...]:
 
 def _generic_model(manifest: AgentManifest, sources: Sources) -> str | None:
     return sources.look(manifest.generic.model) if manifest.generic.model else None
+
+
+def _full_name(manifest: AgentManifest, asked: str | None) -> str | None:
+    """Return a model by its full name, where it has the short one that the agent would resolve itself."""
+    prefix, slash, name = (asked or "").rpartition("/")
+    if prefix not in ("", manifest.provider) or name not in manifest.model.aliases:
+        return asked
+    return f"{prefix}{slash}{manifest.model.aliases[name]}"
+
+
+def _notes(manifest: AgentManifest, named: str | None, asked: str | None, credential: Credential) -> Iterator[str]:
+    if named != asked:
+        yield f"{manifest.name}: {named} stands for {asked}"
+    if credential.note is not None:
+        yield credential.note
 
 
 def _values(
@@ -101,7 +117,7 @@ def _files(manifest: AgentManifest, values: Values, granted: Iterable[HomeFile])
     for template in manifest.files:
         content = fill_tree(template.content, values)
         if content is not None:
-            files[template.path] = HomeFile(template.path, render(content, template.format))
+            files[template.path] = HomeFile(template.path, render(content, template.format), template.variable)
     return tuple((files | {file.path: file for file in granted}).values())
 
 

@@ -26,7 +26,7 @@ from pytest_benchflow.sandboxes import exec_checked
 
 if TYPE_CHECKING:
     from pytest_benchflow.agents.acp.session import AcpSession
-    from pytest_benchflow.agents.acp.types import SessionPlan
+    from pytest_benchflow.agents.acp.types import Inspect, SessionPlan
     from pytest_benchflow.agents.bundles.store import BundleStore
     from pytest_benchflow.providers import HomeFile
     from pytest_benchflow.sandboxes import Mount, Process
@@ -181,23 +181,34 @@ class AcpAgent:
         from pytest_benchflow.agents.acp.handshake import open_session
 
         env = {"HOME": context.home, **context.access.env, **path_variables(context, context.access.files)}
-        companion, extra = await self._companion(context, env, log)
+        printed = _CompanionLog(log)
+        companion, extra = await self._companion(context, env, printed)
         try:
             argv = self._argv(self.manifest.launch, context, self._values(context))
             process = await self._open(argv, context, {**env, **extra})
-            session = await open_session(process, self._plan(context), emit=context.emit, log=log.write)
+            session = await open_session(
+                process, self._plan(context), emit=context.emit, log=log.write, inspect=self._inspect(context)
+            )
         except BaseException:
             if companion is not None:
                 await companion.stop()
             raise
+        printed.session = session
         return AgentSession(session, log, companion, context.access.if_refused)
+
+    def _inspect(self, context: AgentContext) -> Inspect | None:
+        """Return how to read what the agent tells in files, if it does."""
+        from pytest_benchflow.agents.records import Records
+
+        records = self.manifest.quirks.records
+        return Records(context, records).read if records else None
 
     async def _open(self, argv: Sequence[str], context: AgentContext, env: Mapping[str, str]) -> Process:
         """Start the program that speaks the protocol."""
         return await context.sandbox.open_process(argv, user=context.user, cwd=context.cwd, env=env)
 
     async def _companion(
-        self, context: AgentContext, env: Mapping[str, str], log: AgentLog
+        self, context: AgentContext, env: Mapping[str, str], log: _CompanionLog
     ) -> tuple[RunningCompanion | None, dict[str, str]]:
         """Start the program that has to run beside the agent, and return what the agent must know of it."""
         companion = self.manifest.companion
@@ -231,12 +242,26 @@ class AcpAgent:
             model=context.access.model,
             model_by=_model_by(manifest),
             model_option=manifest.model.option,
+            model_aliases=manifest.model.aliases,
             effort=context.request.effort if asks else None,
             effort_option=None if effort is None else effort.option,
             handshake_timeout_sec=manifest.handshake_timeout_sec,
             idle_timeout_sec=context.idle_timeout_sec,
             quirks=manifest.quirks,
+            meta=manifest.session_meta,
         )
+
+
+class _CompanionLog:
+    """What a companion prints: it may be the one that calls the model, and tell of calls that fail."""
+
+    def __init__(self, log: AgentLog) -> None:
+        self._log = log
+        self.session: AcpSession | None = None
+
+    def write(self, data: bytes) -> None:
+        """Write it to the agent's log, and let its session take note."""
+        (self._log.write if self.session is None else self.session.take_log)(data)
 
 
 class AgentSession:

@@ -55,6 +55,8 @@ class ModelChoice:
     name: str = "{model}"
     """How the agent spells a model."""
     default: str | None = None
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """What the agent takes short names of its own provider's models for."""
     required: bool = False
     """Whether it cannot start without one."""
 
@@ -86,6 +88,8 @@ class FileTemplate:
     path: str
     format: FileFormat
     content: Mapping[str, object] | str
+    variable: str | None = None
+    """Variable that is to hold its absolute path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +122,21 @@ class FailedState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecordFile:
+    """A file that the agent writes about its calls of the model, for what it does not say over the protocol.
+
+    Patterns are extended regular expressions of grep; the first group is the model, or what is reported.
+    """
+
+    path: str
+    """Below the home directory; `*` stands for any name."""
+    models: str | None = None
+    """Pattern of an answer."""
+    errors: str | None = None
+    """Pattern of a failed call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Quirks:
     """What the protocol leaves open and the agent does in its own way.
 
@@ -130,6 +149,10 @@ class Quirks:
     """Where the answer to a prompt has its tokens; the first path with a count is used."""
     model_paths: tuple[str, ...] = ("_meta.quota.model_usage",)
     """Where the answer has the models that were used: tables with a `model`, or a table by model."""
+    update_models: tuple[str, ...] = ()
+    """Where updates, and notifications of the agent's own, have the model that answered."""
+    helper_models: tuple[str, ...] = ()
+    """Patterns of models that it uses for titles, summaries and the like beside the one it is asked for."""
     reported_model: str | None = None
     """Pattern of the name by which it reports its model; the first group is the model."""
     notices: tuple[str, ...] = ()
@@ -137,7 +160,11 @@ class Quirks:
     opening_notices: tuple[str, ...] = ()
     """The same, but only where a message begins: a model may write it too, but seldom as its first word."""
     errors: tuple[ErrorReport, ...] = ()
-    """Where updates report failed calls of the model."""
+    """Where updates, and notifications of its own, report failed calls of the model."""
+    log_errors: tuple[str, ...] = ()
+    """Patterns of lines on standard error that report failed calls of the model."""
+    records: tuple[RecordFile, ...] = ()
+    """Files in which it reports answers and failed calls."""
     failed_state: FailedState | None = None
     """How updates report that whatever follows is the agent's own word."""
     terminal_output: tuple[str, ...] = ("_meta.terminal_output.data", "_meta.terminal_output_delta.data")
@@ -183,6 +210,8 @@ class AgentManifest:
     home_dirs: tuple[str, ...] = ()
     companion: Companion | None = None
     handshake_timeout_sec: float = 120.0
+    session_meta: Mapping[str, object] = field(default_factory=dict)
+    """What it is told beside the protocol when a session begins."""
     quirks: Quirks = Quirks()
 
     @property

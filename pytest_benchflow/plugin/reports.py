@@ -96,6 +96,7 @@ def add_properties(item: pytest.Item, result: RolloutResult) -> None:
         "bf_task": result.task_name,
         "bf_agent": result.agent,
         "bf_model": result.model,
+        "bf_models": ", ".join(result.models) or None,
         "bf_scene": result.scene,
         "bf_trial": result.trial,
         "bf_sandbox": result.sandbox,

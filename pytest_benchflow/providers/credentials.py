@@ -112,8 +112,8 @@ def missing_text(client: ModelClient, route: ModelRoute) -> str:
 
 def _text(key: str, what: str) -> str:
     return (
-        f"{key} required for {what} but not set. Pass it explicitly (for example via --agent-env/agent_env) or define "
-        f"it in .env. With pytest the option is --bf-agent-env {key}=VALUE."
+        f"{key} required for {what} but not set. Pass it explicitly (for example via --bf-agent-env {key}=VALUE, or "
+        "agent_env in Python) or define it in .env."
     )
 
 

@@ -117,6 +117,8 @@ class Recorder:
         self.timing: dict[str, float] = {}
         self.session_names: list[tuple[str | None, str | None]] = []
         """What the agent of each session calls itself, and its version."""
+        self.models: dict[str, None] = {}
+        """Every model that answered, in the order of first answers."""
         self.prompts: list[str] = []
         self.prompt_results: list[PromptResult] = []
         self.verified_steps: dict[str | None, VerifiedStep] = {}
@@ -191,6 +193,9 @@ class Recorder:
 
     def emit(self, event: Event, **where: Json) -> None:
         """Append an event to the trajectory on disk, with where in the rollout it happened."""
+        models = event.get("models")
+        if event.get("type") == "stop" and isinstance(models, list):
+            self.models |= {name: None for name in models if isinstance(name, str)}
         if self._trajectory is not None:
             self._trajectory.append(event, **{key: value for key, value in where.items() if value is not None})
 
@@ -232,6 +237,7 @@ class Recorder:
             agent_name=next(filter(None, agent_names), None),
             agent_version=next(filter(None, agent_versions), None),
             model=self.model,
+            models=[*map(redact, self.models)],
             scene=self.config.scene,
             trial=self.config.trial,
             sandbox=self.sandbox,

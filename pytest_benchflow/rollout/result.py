@@ -74,6 +74,7 @@ class RolloutResult(_Record):
     agent_name: str | None = Field(default=None, description="what the agent calls itself")
     agent_version: str | None = None
     model: str | None = None
+    models: list[str] = Field(default=[], description="every model that answered, as far as the agent tells")
     scene: str | None = None
     trial: int = 1
     sandbox: str

@@ -159,7 +159,8 @@ class AgentSessions:
         self._role_agent: RoleAgent | None = None
         self._user_name: str | int | None = None
         self._scene: str | None = None
-        self._skill_places: tuple[str, ...] = ()
+        self._skill_places: tuple[tuple[str, ...], str | int | None] | None = None
+        """Where skills are linked, and the user whose links they are."""
         self._turn = 0
 
     @property
@@ -237,13 +238,14 @@ class AgentSessions:
 
     async def _give_skills(self, context: AgentContext, role_agent: RoleAgent, source: str | Path | None) -> None:
         """Link the role's skills where its agent looks for them, and remove those of the role before."""
-        if not self._skill_places and source is None:
+        if self._skill_places is None and source is None:
             return
         from pytest_benchflow.skills import deploy_skills, withdraw_skills
 
-        if self._skill_places:
-            await withdraw_skills(context.sandbox, self._skill_places)
-            self._skill_places = ()
+        if self._skill_places is not None:
+            places, user = self._skill_places
+            await withdraw_skills(context.sandbox, places, user=user)
+            self._skill_places = None
         if source is None:
             return
         at = {"$HOME": context.home, "$WORKSPACE": context.cwd}
@@ -252,9 +254,8 @@ class AgentSessions:
             raise UsageError(
                 f"{role_agent.agent.name} does not support skills", advice="leave skills_dir out for this role"
             )
-        self._skill_places = places
-        owner = str(context.user) if context.user is not None else "0"
-        await deploy_skills(context.sandbox, Path(source), name=role_agent.role.name, places=places, owner=owner)
+        self._skill_places = places, context.user
+        await deploy_skills(context.sandbox, Path(source), name=role_agent.role.name, places=places, user=context.user)
 
     def _context(self, role_agent: RoleAgent, user: SandboxUser) -> AgentContext:
         work, config = self._work, self._work.config

@@ -18,26 +18,32 @@ ROOT = "/skills"
 _TIMEOUT_SEC = 60.0
 
 
-async def deploy_skills(sandbox: Sandbox, source: Path, *, name: str, places: Sequence[str], owner: str) -> None:
-    """Upload skills to `/skills/NAME` and link each of them into the places where the agent looks."""
+async def deploy_skills(
+    sandbox: Sandbox, source: Path, *, name: str, places: Sequence[str], user: str | int | None
+) -> None:
+    """Upload skills to `/skills/NAME` and link each of them into the places where the agent looks.
+
+    The links are made as the agent's user, so that every directory on the way is its own: agents keep more there.
+    """
     skills = sorted(path.parent.name for path in source.glob("*/SKILL.md"))
     if not skills:
         raise BadValue(f"{source} holds no skill", advice="a skill is a folder with a SKILL.md in it")
-    target = f"{ROOT}/{name}"
+    target, purpose = f"{ROOT}/{name}", f"put the skills of {source} in place"
     await sandbox.upload_dir(source, target)
-    lines = [f"chmod -R a+rX {shlex.quote(target)}"]
+    readable = f"chmod -R a+rX {shlex.quote(target)}"
+    await exec_checked(sandbox, readable, purpose, cwd="/", timeout_sec=_TIMEOUT_SEC)
+    lines = []
     for place in places:
-        at = shlex.quote(place)
-        lines.append(f"mkdir -p {at} && chown {owner} {at}")
+        lines.append(f"mkdir -p {shlex.quote(place)}")
         lines += [f"ln -sfn {shlex.quote(f'{target}/{skill}')} {shlex.quote(f'{place}/{skill}')}" for skill in skills]
-    purpose = f"put the skills of {source} in place"
-    await exec_checked(sandbox, " && ".join(lines), purpose, cwd="/", timeout_sec=_TIMEOUT_SEC)
+    await exec_checked(sandbox, " && ".join(lines), purpose, user=user, cwd="/", timeout_sec=_TIMEOUT_SEC)
 
 
-async def withdraw_skills(sandbox: Sandbox, places: Sequence[str]) -> None:
+async def withdraw_skills(sandbox: Sandbox, places: Sequence[str], *, user: str | int | None) -> None:
     """Remove the links, so that the next role starts without them; skills an agent wrote itself stay."""
     listed = " ".join(shlex.quote(place) for place in places)
     script = (
         f'for d in {listed}; do for l in "$d"/*; do case $(readlink "$l") in {ROOT}/*) rm -f -- "$l";; esac; done; done'
     )
-    await exec_checked(sandbox, f"{script}; rm -rf {ROOT}/*", "remove skills", cwd="/", timeout_sec=_TIMEOUT_SEC)
+    await exec_checked(sandbox, script, "remove skills", user=user, cwd="/", timeout_sec=_TIMEOUT_SEC)
+    await exec_checked(sandbox, f"rm -rf {ROOT}/*", "remove skills", cwd="/", timeout_sec=_TIMEOUT_SEC)

@@ -198,10 +198,11 @@ def test_a_login_is_not_used_for_another_provider_or_another_server(tmp_path: Pa
 def test_a_missing_key_is_said_in_the_known_words(agent: str, model: str | None, message: str) -> None:
     name = {"codex": "codex-acp", "claude": "claude-agent-acp"}.get(agent, agent)
     text = refusal(name, model, AWS_REGION="us-east-1")
+    option = f"--bf-agent-env {message.split()[0]}=VALUE"
     assert text.startswith(
-        f"{message} Pass it explicitly (for example via --agent-env/agent_env) or define it in .env."
+        f"{message} Pass it explicitly (for example via {option}, or agent_env in Python) or define it in .env."
     )
-    assert f"--bf-agent-env {message.split()[0]}=VALUE" in text
+    assert text.count("agent-env") == 1
 
 
 def test_a_missing_login_is_mentioned_where_there_could_be_one() -> None:
@@ -258,6 +259,29 @@ def test_the_key_of_another_provider_takes_the_agents_variable() -> None:
 )
 def test_a_model_is_spelled_as_the_agent_does(agent: str, model: str, spelled: str) -> None:
     assert access(agent, model, OPENAI_API_KEY=KEY, ANTHROPIC_API_KEY=KEY).model == spelled
+
+
+@pytest.mark.parametrize(
+    ("agent", "model", "full", "notes"),
+    [
+        ("gemini", "flash", "gemini-3.8-flash", ("gemini: flash stands for gemini-3.8-flash",)),
+        (
+            "gemini",
+            "gemini/pro",
+            "gemini-3.1-pro-preview",
+            ("gemini: gemini/pro stands for gemini/gemini-3.1-pro-preview",),
+        ),
+        ("claude-agent-acp", "sonnet", "claude-sonnet-5-5", ("claude-agent-acp: sonnet stands for claude-sonnet-5-5",)),
+        ("claude-agent-acp", "claude-haiku-4-5", "claude-haiku-4-5", ()),
+        ("claude-agent-acp", "zai/sonnet", "sonnet", ()),
+    ],
+)
+def test_a_short_name_is_resolved_before_the_agent_would(
+    agent: str, model: str, full: str, notes: tuple[str, ...]
+) -> None:
+    keys = {"GEMINI_API_KEY": KEY, "ANTHROPIC_API_KEY": KEY, "ZAI_API_KEY": KEY}
+    found = access(agent, model, **keys)
+    assert (found.model, found.notes) == (full, notes)
 
 
 @pytest.mark.parametrize(
@@ -368,7 +392,7 @@ def test_vertex_uses_what_gcloud_keeps(agent: str, model: str, switch: str, proj
     kept.parent.mkdir(parents=True)
     kept.write_text(json.dumps({"client_secret": "c" * 20, "refresh_token": "r" * 20, "type": "authorized_user"}))
     found = access(agent, model, home=tmp_path, GOOGLE_CLOUD_PROJECT="p")
-    assert found.files == (
+    assert found.files[-1:] == (
         HomeFile(
             ".config/gcloud/application_default_credentials.json", kept.read_bytes(), "GOOGLE_APPLICATION_CREDENTIALS"
         ),

@@ -33,6 +33,9 @@ def test_a_built_in_manifest_is_valid_and_pinned(name: str) -> None:
     assert manifest.protocols
     assert manifest.provider is not None
     assert manifest.description
+    # What lies in the workspace is seen by the verifier and by `git status`.
+    assert manifest.skill_dirs
+    assert all(place.startswith("$HOME/.") for place in manifest.skill_dirs)
 
 
 def test_every_manifest_of_the_package_has_a_name_in_the_table() -> None:

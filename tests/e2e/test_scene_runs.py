@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import xml.etree.ElementTree as ET
 from collections.abc import Callable
 
 import pytest
@@ -82,6 +83,15 @@ def test_tests_and_solution_are_not_there_while_agents_work(played: Project) -> 
     listing = str(events(played, "tool_call")[3]["content"])
     assert "test.sh" not in listing
     assert "solve.sh" not in listing
+
+
+def test_every_model_that_answered_is_in_result_report_and_junit(played: Project) -> None:
+    (result,) = played.results().values()
+    assert (result["model"], result["models"]) == ("m-1", ["m-1", "own"])
+    (entry,) = json.loads((played.root / "r.json").read_text())["rollouts"]
+    assert entry["result"]["models"] == ["m-1", "own"]
+    (case,) = ET.parse(played.root / "r.xml").iter("testcase")
+    assert properties(case)["bf_models"] == "m-1, own"
 
 
 def test_the_result_counts_prompts_tools_and_tokens(played: Project) -> None:
@@ -335,11 +345,13 @@ SKILL = "---\nname: tabs\ndescription: Use tabs.\n---\nUse tabs.\n"
 
 
 def test_skills_are_there_for_the_role_that_has_them_and_gone_for_the_next(bots: Project) -> None:
-    look = "RUN: cat ~/.bot/skills/tabs/SKILL.md"
+    # An agent keeps its own files beside its skills: the directories on the way belong to its user.
+    look = "RUN: touch ~/.bot/state && cat ~/.bot/skills/tabs/SKILL.md"
     roles = "      - {name: taught, agent: bot, skills_dir: skills}\n      - {name: untaught, agent: bot}"
     turns = [("taught", look), ("untaught", look)]
     bots.write({"skills/tabs/SKILL.md": SKILL, "s.yaml": scene_yaml(*turns, roles=roles)})
     bots.run("tasks", "--bf-scene=s.yaml").assert_outcomes(failed=1)
     first, second = events(bots, "tool_call")
     assert "Use tabs." in str(first["content"])
+    assert "SKILL.md" in str(second["content"])
     assert second["status"] != "0"

@@ -10,13 +10,14 @@ streaming or not. `python -m model_server --script FILE` runs it as a process; `
 """
 
 from model_server.conversation import Conversation, Tool, Turn
-from model_server.replies import Call, Fail, Garbage, Reply, Reset, Run, Say, Slow, Stall, Together, Write
+from model_server.replies import As, Call, Fail, Garbage, Reply, Reset, Run, Say, Slow, Stall, Together, Write
 from model_server.request import Request
 from model_server.scripts import Script
 from model_server.server import ModelServer
 from model_server.wire import Usage
 
 __all__ = [
+    "As",
     "Call",
     "Conversation",
     "Fail",

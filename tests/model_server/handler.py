@@ -15,7 +15,21 @@ from typing import TYPE_CHECKING
 
 from model_server.conversation import Conversation, compact, mapping
 from model_server.intents import NoTool, filler, tool_call
-from model_server.replies import Answering, Call, Fail, Garbage, Reply, Reset, Run, Say, Slow, Stall, Together, Write
+from model_server.replies import (
+    Answering,
+    As,
+    Call,
+    Fail,
+    Garbage,
+    Reply,
+    Reset,
+    Run,
+    Say,
+    Slow,
+    Stall,
+    Together,
+    Write,
+)
 from model_server.request import Request
 from model_server.scripts import find_cue
 from model_server.wire import Answer, Json, Wire
@@ -123,6 +137,8 @@ class Handler(BaseHTTPRequestHandler):
                 pass
             case Slow(inner):
                 return self._answer_for(inner, conversation)
+            case As(other, inner):
+                return replace(self._answer_for(inner, conversation), model=other)
         try:
             return Answer(model, text, tuple(tool_call(one, conversation.tools) for one in intents), usage)
         except NoTool:

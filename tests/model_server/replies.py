@@ -53,6 +53,14 @@ class Slow:
 
 
 @dataclass(frozen=True, slots=True)
+class As:
+    """An answer that another model gives than the one that was asked."""
+
+    model: str
+    reply: Say | Run | Write | Call | Together
+
+
+@dataclass(frozen=True, slots=True)
 class Fail:
     """An HTTP error in the provider's own shape; `times` limits it, then the script goes on."""
 
@@ -85,7 +93,7 @@ class Reset:
     times: int | None = None
 
 
-Answering = Say | Run | Write | Call | Together | Slow
+Answering = Say | Run | Write | Call | Together | Slow | As
 Trouble = Fail | Stall | Garbage | Reset
 Reply = Answering | Trouble
 DONE = Say("Done.")

@@ -69,11 +69,15 @@ SOLVED = TEST.format('[ "$(cat /app/done.txt)" = "one two" ]')
 """What both turns leave together."""
 BEGUN = TEST.format("[ -s /app/done.txt ]")
 
+SKILL = "fold-cranes"
+SKILL_TEXT = f"---\nname: {SKILL}\ndescription: How to fold cranes of paper, for when someone asks.\n---\nFold twice.\n"
+
 TASKS: dict[str, tuple[str, float]] = {
     "solved": ("Make two files.", 120),
     "wrong-model": ("Be somebody else.", 60),
-    "wrong-key": ("Come with a wrong key.", 12),
-    "failing": ("Meet a provider that fails.", 25),
+    "wrong-key": ("Come with a wrong key.", 100),
+    "failing": ("Meet a provider that fails.", 150),
+    "limited": ("Meet a provider that has a limit.", 250),
     "silent": ("Wait for an answer.", 25),
     "endless": ("Begin, and never end.", 50),
     "crash": ("Begin, and die.", 120),
@@ -88,6 +92,8 @@ KEYS = { {name: agent.key for name, agent in AGENTS.items()}!r}
 
 
 def pytest_bf_modify_config(config, task):
+    if task.short_name == "solved":
+        return replace(config, skills_dir="skills", skill_mode="with-skill")
     if task.short_name == "wrong-model":
         return replace(config, model=f"{{config.model}}-wrong")
     if task.short_name == "wrong-key":
@@ -161,6 +167,7 @@ def scripted_server() -> ModelServer:
     server.script(TASKS["solved"][0], Run("echo one > one.txt; env"), Write("/app/two.txt", "two\n"), Say(REMEMBERED))
     server.script(SECOND_PROMPT, Run("paste -d ' ' one.txt two.txt > done.txt"), Say("Joined."), seen=REMEMBERED)
     server.script(TASKS["failing"][0], Fail(500))
+    server.script(TASKS["limited"][0], Fail(429))
     server.script(TASKS["silent"][0], Stall())
     server.script(TASKS["endless"][0], Run("echo half > done.txt; sleep 1000"), Stall())
     server.script(TASKS["crash"][0], Run("echo half > done.txt"), Run("kill -9 -1"), Say("Still here."))
@@ -169,7 +176,7 @@ def scripted_server() -> ModelServer:
 
 def run_agents(project: Project, sandbox: str, *options: str, **env: str) -> Iterator[Bench]:
     """Run every task with every agent in one sandbox, then give what came of it."""
-    project.write({"conftest.py": CONFTEST})
+    project.write({"conftest.py": CONFTEST, f"skills/{SKILL}/SKILL.md": SKILL_TEXT})
     for name, (instruction, seconds) in TASKS.items():
         toml = f"[agent]\ntimeout_sec = {seconds:g}\n"
         test = SOLVED if name == "solved" else BEGUN

@@ -14,7 +14,19 @@ import pytest
 from host_watch import containers, files_with
 from model_server import Say
 from project import Project, properties, wait_for
-from real_agents import AGENTS, FOREIGN, KEYS, REMEMBERED, SECOND_PROMPT, SECRETS, TASKS, WRONG_KEY, Bench, run_agents
+from real_agents import (
+    AGENTS,
+    FOREIGN,
+    KEYS,
+    REMEMBERED,
+    SECOND_PROMPT,
+    SECRETS,
+    SKILL,
+    TASKS,
+    WRONG_KEY,
+    Bench,
+    run_agents,
+)
 
 from pytest_benchflow.agents.bundles.store import BundleStore
 
@@ -74,6 +86,13 @@ def test_only_the_model_that_was_asked_for_does_the_work(bench: Bench, agent: st
     cell = bench.cells[agent, "solved"]
     assert {request.model for request in cell.requests} == {AGENTS[agent].served}
     assert cell.result["model"] == AGENTS[agent].model
+    assert [name.rpartition("/")[2] for name in cell.result["models"]] == [AGENTS[agent].served]
+
+
+@each_agent
+def test_the_model_is_told_of_the_skill(bench: Bench, agent: str) -> None:
+    for request in bench.cells[agent, "solved"].requests:
+        assert SKILL in json.dumps(request.body)
 
 
 @each_agent
@@ -102,7 +121,7 @@ def test_a_wrong_model_is_an_error_that_names_it(bench: Bench, agent: str) -> No
 
 
 @each_agent
-@pytest.mark.parametrize("task", ["wrong-key", "failing", "silent"])
+@pytest.mark.parametrize("task", ["wrong-key", "failing", "limited", "silent"])
 def test_a_model_that_never_answers_is_an_error_of_the_provider(bench: Bench, agent: str, task: str) -> None:
     cell = bench.cells[agent, task]
     assert cell.status == "error", cell.result
@@ -110,6 +129,19 @@ def test_a_model_that_never_answers_is_an_error_of_the_provider(bench: Bench, ag
     assert cell.result["reward"] is None
     assert cell.requests, "the agent did not even ask"
     assert not [request for request in cell.requests if SECOND_PROMPT in request.prompts[-1]]
+
+
+@each_agent
+@pytest.mark.parametrize(("task", "status"), [("wrong-key", "401"), ("failing", "500"), ("limited", "429")])
+def test_what_the_provider_answered_is_told_before_the_time_is_up(
+    bench: Bench, agent: str, task: str, status: str
+) -> None:
+    cell = bench.cells[agent, task]
+    # Codex tells of a key that was refused in words only.
+    assert any(word in cell.error["message"] for word in (status, "codex-scripted: Authentication required"))
+    assert cell.error["retryable"] is (task != "wrong-key")
+    assert cell.result["timing"]["execute"] < TASKS[task][1]
+    assert not cell.events("agent_timeout")
 
 
 @each_agent

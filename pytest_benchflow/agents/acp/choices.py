@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from pytest_benchflow.agents.acp.types import as_list, as_object, as_text
@@ -27,6 +28,8 @@ class Choices:
 
     name_pattern: str | None = None
     """Pattern of the name by which the agent reports its model; the first group is the model."""
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """Short names by which the agent reports models."""
     options: dict[str, Option] = field(default_factory=dict)
     models: tuple[str, ...] = ()
     current_model: str | None = None
@@ -67,7 +70,8 @@ class Choices:
         chosen = self.model_option(option)
         name = (chosen and chosen.current) or self.current_model
         match = re.match(self.name_pattern, name, re.IGNORECASE) if self.name_pattern and name else None
-        return match[1] if match else name
+        name = match[1] if match else name
+        return self.aliases.get(name, name) if name else None
 
     def known_models(self, option: str) -> list[str]:
         """Return the ids of all models that are offered, in either way, once each."""
@@ -97,6 +101,10 @@ def _option(item: Json) -> Option | None:
     )
 
 
+#: How providers name the version of a model that answered to its plain name.
+_SNAPSHOT = re.compile(r"[-@](?:20\d{6}|20\d\d-\d\d-\d\d)")
+
+
 def _values(options: Json) -> list[str]:
     """Return the values of an option, those in groups too."""
     values: list[str] = []
@@ -110,13 +118,15 @@ def _values(options: Json) -> list[str]:
 
 
 def same_model(asked: str, reported: str) -> bool:
-    """Return whether an agent means the model asked for; some add an effort or a provider to its name."""
+    """Return whether an agent means the model asked for; some add an effort, a provider or a date to its name."""
     if asked == reported:
         return True
     plain = _without_effort(reported)
     if _without_effort(asked) == plain and (plain == reported or "[" not in asked):
         return True
-    return plain.endswith((f"/{asked}", f":{asked}")) or asked.endswith(f"/{plain}")
+    if plain.startswith(asked) and _SNAPSHOT.fullmatch(plain, len(asked)):
+        return True
+    return plain.endswith((f"/{asked}", f":{asked}")) or asked.endswith((f"/{plain}", f":{plain}"))
 
 
 def contradicts(asked: str, reported: str | None, *, at_launch: bool) -> bool:
@@ -124,19 +134,26 @@ def contradicts(asked: str, reported: str | None, *, at_launch: bool) -> bool:
 
     A word like "default" tells nothing of a model that was chosen at launch.
     """
-    if reported is None or (at_launch and _is_alias(reported)):
+    if reported is None or (at_launch and is_alias(reported)):
         return False
     return not same_model(asked, reported)
 
 
 def other_model(asked: str, used: list[str], known: list[str]) -> str | None:
-    """Return the model that answered in place of the one asked for, where the agent names both alike."""
-    if _is_alias(asked) or not used or any(same_model(asked, name) for name in used):
+    """Return a model that answered beside or in place of the one asked for.
+
+    Providers spell models in their own way: a single name that the agent does not know is the one asked for.
+    """
+    others = [name for name in used if not same_model(asked, name)]
+    if is_alias(asked) or not others:
         return None
-    return used[0] if all(name in known for name in used) else None
+    if len(others) < len(used):
+        return others[0]
+    return next((name for name in others if name in known), others[1] if len(others) > 1 else None)
 
 
-def _is_alias(name: str) -> bool:
+def is_alias(name: str) -> bool:
+    """Return whether a name leaves the choice of the model to the agent."""
     return name.startswith(("auto", "default"))
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 
-from pytest_benchflow.agents.acp.types import as_text, at_path
+from pytest_benchflow.agents.acp.types import as_count, as_text, at_path
 from pytest_benchflow.agents.manifest import Quirks
 from pytest_benchflow.core.types import Json
 
@@ -45,6 +47,11 @@ def is_own_word(text: str, quirks: Quirks, *, is_start: bool) -> bool:
     return bool(patterns) and _any_of(patterns).match(text) is not None
 
 
+def is_helper_model(name: str, quirks: Quirks) -> bool:
+    """Return whether a model is one that the agent uses beside the one that does the work."""
+    return bool(quirks.helper_models) and _any_of(quirks.helper_models).match(name) is not None
+
+
 @cache
 def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile(rf"\s*(?:{'|'.join(f'(?:{pattern})' for pattern in patterns)})", re.IGNORECASE)
@@ -61,20 +68,47 @@ def is_failure(text: str) -> bool:
     return _FAILURE_WORDS.search(text) is not None
 
 
+def has_status(text: str) -> bool:
+    """Return whether a report of a failed call has the status of the provider's answer."""
+    return _STATUS.search(text) is not None
+
+
 def complaint_in(update: dict[str, Json], quirks: Quirks) -> str | None:
     """Return the trouble with its model that an agent reports beside its messages."""
     for report in quirks.errors:
         if report.update in (None, update.get("sessionUpdate")):
-            parts = [as_text(at_path(update, path)) for path in report.text]
+            parts = [_part(at_path(update, path)) for path in report.text]
             if any(parts):
                 return ": ".join(part for part in parts if part)
     return None
+
+
+def _part(value: Json) -> str | None:
+    return str(value) if as_count(value) is not None else as_text(value)
 
 
 def is_broken(update: dict[str, Json], quirks: Quirks) -> bool | None:
     """Return whether an agent is in a state in which only it speaks, not its model; None if the update has no state."""
     state = quirks.failed_state and at_path(update, quirks.failed_state.path)
     return None if not state or quirks.failed_state is None else state == quirks.failed_state.value
+
+
+class FailureLog:
+    """Finds reports of failed calls in what an agent prints."""
+
+    def __init__(self, patterns: tuple[str, ...]) -> None:
+        self._patterns = [re.compile(pattern, re.IGNORECASE) for pattern in patterns]
+        self._begun = b""
+
+    def feed(self, data: bytes) -> list[str]:
+        """Return the reports in the lines that are complete by now."""
+        if not self._patterns:
+            return []
+        *lines, begun = (self._begun + data).split(b"\n")
+        self._begun = begun[-_LONGEST_FAILURE:]
+        texts = [line.decode("utf-8", "replace") for line in lines]
+        matches = [match for text in texts for pattern in self._patterns if (match := pattern.search(text))]
+        return [match[1] if match.re.groups else match.string for match in matches]
 
 
 @dataclass(slots=True)
@@ -88,11 +122,17 @@ class Evidence:
     tool_calls: int = 0
     output_tokens: int = 0
     complaint: str | None = None
-    """The last word of the agent on trouble with its model."""
+    """The last word of the agent on trouble with its model; one that has the status is kept until another has it."""
+    failures: int = 0
+    """How many failed calls were reported since the model last answered."""
+    failing_sec: float = 0.0
+    """How much time was between the first and the last of these reports."""
     failed_last: bool = False
     """Whether that word was its last."""
     quirks: Quirks = field(default_factory=Quirks)
     """How the agent reports failing calls."""
+    clock: Callable[[], float] = time.monotonic
+    _first_failure: float = 0.0
     _starts: int = 0
     """How many things were said."""
 
@@ -111,13 +151,27 @@ class Evidence:
         own, failure = is_own_word(text, self.quirks, is_start=is_start), self.is_broken or is_failure(text)
         if own or (failure and (is_start or self.is_broken)):
             if failure or (self.complaint is None and _TROUBLE.search(text)):
-                self.complaint = text.strip()
+                self.report_failure(text)
+            elif _TROUBLE.search(text):
+                self._count_failures(1)
             self.failed_last = failure
             return True
         self._starts += is_start or not self.said
         self.said = True
-        self.failed_last = False
+        self._answer()
         return False
+
+    def report_failure(self, text: str, count: int = 1) -> None:
+        """Take a report of failed calls, from wherever the agent gives it."""
+        if self.complaint is None or has_status(text) or not has_status(self.complaint):
+            self.complaint = text.strip()
+        self._count_failures(count)
+
+    def _count_failures(self, count: int) -> None:
+        if not self.failures:
+            self._first_failure = self.clock()
+        self.failures += count
+        self.failing_sec = self.clock() - self._first_failure
 
     def take_back(self, message: str | None, error: str) -> None:
         """Take the only thing that was said for the agent's own word, if the error that ended the turn repeats it."""
@@ -127,4 +181,8 @@ class Evidence:
     def saw_tool_call(self) -> None:
         """Take a tool call, which only a model makes."""
         self.tool_calls += 1
+        self._answer()
+
+    def _answer(self) -> None:
         self.failed_last = False
+        self.failures, self.failing_sec = 0, 0.0

@@ -7,13 +7,13 @@ import contextlib
 from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from pytest_benchflow.agents.acp.choices import Option, contradicts
 from pytest_benchflow.agents.acp.connection import Gone, Rejected
 from pytest_benchflow.agents.acp.permissions import PermissionPolicy, approve_all
 from pytest_benchflow.agents.acp.session import AcpSession
-from pytest_benchflow.agents.acp.types import SessionPlan, as_list, as_object, as_text
+from pytest_benchflow.agents.acp.types import Inspect, SessionPlan, as_list, as_object, as_text
 from pytest_benchflow.core.errors import Category, HandshakeError, SandboxError, UsageError
 from pytest_benchflow.core.text import closest, one_line
 from pytest_benchflow.core.types import Emit, Json
@@ -35,15 +35,19 @@ async def open_session(
     emit: Emit,
     log: Callable[[bytes], None],
     permit: PermissionPolicy = approve_all,
+    inspect: Inspect | None = None,
 ) -> AcpSession:
-    """Return a session that is ready for prompts; on any failure the process is killed."""
+    """Return a session that is ready for prompts; on any failure the process is killed.
+
+    `inspect` reads the files in which the agent tells what it does not say over the protocol.
+    """
     try:
         # Half a second the first time, which the loop's other rollouts should not wait for.
         await asyncio.to_thread(import_module, "acp.connection")
     except BaseException:
         await process.kill()
         raise
-    session = AcpSession(process, plan, emit=emit, log=log, permit=permit)
+    session = AcpSession(process, plan, emit=emit, log=log, permit=permit, inspect=inspect)
     try:
         await _open(session, plan)
     except BaseException:
@@ -63,7 +67,10 @@ async def _open(session: AcpSession, plan: SessionPlan) -> None:
     methods = [as_text(as_object(item).get("id")) for item in as_list(answer.get("authMethods"))]
     if plan.auth_method is not None and plan.auth_method in methods:
         await _step(session, "authenticate", {"methodId": plan.auth_method})
-    made = await _step(session, "session/new", {"cwd": plan.cwd, "mcpServers": [*plan.mcp_servers]})
+    params: dict[str, Json] = {"cwd": plan.cwd, "mcpServers": [*plan.mcp_servers]}
+    if plan.meta:
+        params["_meta"] = cast("Json", dict(plan.meta))
+    made = await _step(session, "session/new", params)
     name = as_text(made.get("sessionId"))
     if name is None:
         raise HandshakeError(f"{session.label} answered session/new without a session id", retryable=False)

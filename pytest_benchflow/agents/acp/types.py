@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple, TypeAlias
 
 from pytest_benchflow.agents.manifest import Quirks
 from pytest_benchflow.core.types import Json
@@ -38,6 +39,18 @@ def at_path(value: Json, path: str) -> Json:
     return value
 
 
+class Findings(NamedTuple):
+    """What the files of an agent tell since they were last read."""
+
+    models: tuple[str, ...] = ()
+    """Models that answered."""
+    failures: tuple[str, ...] = ()
+    """Reports of failed calls."""
+
+
+Inspect: TypeAlias = Callable[[], Awaitable[Findings]]
+
+
 @dataclass(frozen=True, slots=True)
 class SessionPlan:
     """How to open a session, and which model has to answer in it."""
@@ -54,6 +67,8 @@ class SessionPlan:
     model_by: Literal["auto", "config-option", "set-model", "launch"] = "auto"
     """How it is chosen; `launch` means it was before, and only what the agent reports is checked."""
     model_option: str = "model"
+    model_aliases: Mapping[str, str] = field(default_factory=dict)
+    """Short names by which the agent may report models."""
     effort: str | None = None
     effort_option: str | None = None
     """Configuration option that sets the effort; None means the one that says it is about thinking."""
@@ -64,6 +79,8 @@ class SessionPlan:
     """How long an agent that is cancelled may take to end its turn before it is killed."""
     max_line_bytes: int = 32 << 20
     """A longer line of the agent is skipped and noted."""
+    meta: Mapping[str, object] = field(default_factory=dict)
+    """What the agent is told beside the protocol."""
     name: str | None = None
     """What to call the agent in messages; None means what it calls itself."""
     quirks: Quirks = field(default_factory=Quirks)

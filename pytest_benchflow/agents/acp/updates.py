@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pytest_benchflow.agents.acp.choices import Choices
 from pytest_benchflow.agents.acp.evidence import Evidence, complaint_in, is_broken
 from pytest_benchflow.agents.acp.tool_calls import ToolCalls
-from pytest_benchflow.agents.acp.types import as_list, as_object, as_text
+from pytest_benchflow.agents.acp.types import as_list, as_object, as_text, at_path
 from pytest_benchflow.agents.acp.usage import Meter
 from pytest_benchflow.agents.manifest import Quirks
 from pytest_benchflow.core.types import Emit, Event, Json
@@ -106,7 +106,10 @@ class Turns:
         self.calls = ToolCalls(self._write, clock, quirks)
         self.meter = Meter(quirks)
         self.choices = Choices(quirks.reported_model)
-        self.evidence = Evidence(quirks=quirks)
+        self.evidence = Evidence(quirks=quirks, clock=clock)
+        self._clock = clock
+        self.models: dict[str, None] = {}
+        """The models that answered in this turn, as far as updates tell."""
         self._prompted = False
 
     @property
@@ -120,7 +123,8 @@ class Turns:
         self._messages.begin_turn()
         self.calls.begin_turn()
         self.meter.begin_turn()
-        self.evidence = Evidence(quirks=self._quirks)
+        self.evidence = Evidence(quirks=self._quirks, clock=self._clock)
+        self.models = {}
         self._prompted = True
         self._write({"type": "user_message", "text": prompt})
 
@@ -145,11 +149,22 @@ class Turns:
         elif kind in ("config_option_update", "current_mode_update"):
             self.choices.take(update)
         elif (complaint := complaint_in(update, self._quirks)) is not None:
-            self.evidence.complaint = complaint
+            self.evidence.report_failure(complaint)
         elif (broken := is_broken(update, self._quirks)) is not None:
             self.evidence.is_broken = broken
         if "cost" in update or "_meta" in update:
             self.meter.update(update)
+        self._see_models(update)
+
+    def notice(self, params: dict[str, Json]) -> None:
+        """Take a notification of the agent's own, which is not an update."""
+        if (complaint := complaint_in(params, self._quirks)) is not None:
+            self.evidence.report_failure(complaint)
+        self._see_models(params)
+
+    def _see_models(self, message: dict[str, Json]) -> None:
+        names = (as_text(at_path(message, path)) for path in self._quirks.update_models)
+        self.models |= {name: None for name in names if name}
 
     def asked(self, request: dict[str, Json], option: str | None, *, allowed: bool) -> None:
         """Take a permission request and its answer."""

@@ -287,6 +287,10 @@ async def test_messages_call_the_agent_as_the_plan_does() -> None:
         ("a", "aa", False),
         ("opus", "opus[1m]", True),
         ("gemini-3-flash", "gemini-3-flash-preview", False),
+        ("custom:a", "a", True),
+        ("claude-haiku-4-5", "claude-haiku-4-5-20251001", True),
+        ("gpt-5.2", "gpt-5.2-2025-12-11", True),
+        ("gpt-5", "gpt-5-mini", False),
     ],
 )
 def test_names_of_one_model(asked: str, reported: str, same: bool) -> None:
@@ -299,20 +303,24 @@ def test_a_name_that_holds_the_model_is_read_by_a_pattern() -> None:
     assert choices.reported_model("model") == "a(b)"
     choices.take({"models": {"currentModelId": "a"}})
     assert choices.reported_model("model") == "a"
+    choices.aliases = {"a": "a-1-0"}
+    assert choices.reported_model("model") == "a-1-0"
 
 
 @pytest.mark.parametrize(
     ("asked", "used", "other"),
     [
         ("pro", ["pro"], None),
-        ("pro", ["flash", "pro"], None),
+        ("pro", ["flash", "pro"], "flash"),
+        ("pro", ["pro", "unheard-of"], "unheard-of"),
         ("pro", ["flash"], "flash"),
         ("pro", [], None),
         ("auto", ["flash"], None),
         ("opus", ["claude-opus-5-5"], None),
+        ("opus", ["claude-opus-5-5", "claude-opus-5-0"], "claude-opus-5-0"),
     ],
 )
-def test_a_model_that_answered_in_place_of_another(asked: str, used: list[str], other: str | None) -> None:
+def test_a_model_that_answered_beside_or_in_place_of_another(asked: str, used: list[str], other: str | None) -> None:
     assert other_model(asked, used, ["auto", "pro", "flash"]) == other
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 from acp_pipes import Scripted
 
 from pytest_benchflow.agents import AgentOutcome, Session, SessionPlan, open_session
-from pytest_benchflow.core.errors import SandboxError
+from pytest_benchflow.agents.manifest import Quirks
+from pytest_benchflow.core.errors import ProviderError, SandboxError
 from pytest_benchflow.core.types import Event, Json
 
 PLAN = SessionPlan("/app", cancel_grace_sec=0.05)
@@ -155,6 +157,59 @@ async def test_a_log_that_cannot_be_written_ends_the_session() -> None:
     with pytest.raises(OSError, match="No space left"):
         await session.prompt("Work.", timeout_sec=60)
     await session.close()
+
+
+class Switching(Agent):
+    """Reports in its answer, and in notifications of its own, which models have answered."""
+
+    def __init__(self, *turns: list[str]) -> None:
+        super().__init__()
+        self._turns = [*turns]
+
+    def answer(self, params: dict[str, Json]) -> Json:
+        first, *others = self._turns.pop(0)
+        for model in others:
+            self._put({"method": "_own/message", "params": {"message": {"model": model}}})
+        usage: list[Json] = [{"model": first}]
+        return {**super().answer(params), "_meta": {"quota": {"model_usage": usage}}}  # type: ignore[dict-item]
+
+
+MODEL_PLAN = replace(
+    PLAN,
+    name="mine",
+    model="big",
+    model_by="launch",
+    model_aliases={"huge": "big"},
+    quirks=Quirks(update_models=("message.model",), helper_models=("small",)),
+)
+
+
+@pytest.mark.parametrize(
+    ("turns", "other"),
+    [
+        ([["big"], ["big", "small-2"]], None),
+        ([["big", "other"]], "other"),
+        ([["big"], ["other"]], "other"),
+        ([["auto", "big"]], None),
+        ([["big-20260101"]], None),
+        ([["huge", "big"]], None),
+    ],
+)
+async def test_every_model_that_answers_is_recorded_and_has_to_be_the_one_asked_for(
+    turns: list[list[str]], other: str | None
+) -> None:
+    events: list[Event] = []
+    session = await open_session(Switching(*turns), MODEL_PLAN, emit=events.append, log=lambda data: None)
+    for _ in turns[1:]:
+        await session.prompt("Work.", timeout_sec=60)
+    if other is None:
+        await session.prompt("Work.", timeout_sec=60)
+    else:
+        with pytest.raises(ProviderError, match="mine went over from big to other by itself"):
+            await session.prompt("Work.", timeout_sec=60)
+    await session.close()
+    stops = [event["models"] for event in events if event["type"] == "stop"]
+    assert stops == [[model for model in turn if model not in ("auto", "huge")] for turn in turns]
 
 
 async def test_it_is_a_session() -> None:
