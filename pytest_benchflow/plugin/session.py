@@ -313,10 +313,13 @@ class BenchSession:
         """Return the task of a collected item, or the one that a test's `bf_task` marker names."""
         from pytest_benchflow.plugin.items import RolloutItem
 
-        path = Path(node.summary.file) if isinstance(node, RolloutItem) else marked_task(node)
-        return modified_task(node, self._load(path))
+        if isinstance(node, RolloutItem):
+            return modified_task(node, self._collected_task(Path(node.summary.file)))
+        from pytest_benchflow.tasks import load_task
 
-    def _load(self, path: Path) -> Task:
+        return modified_task(node, load_task(marked_task(node)))
+
+    def _collected_task(self, path: Path) -> Task:
         """Read a task file once for all its items, which follow each other."""
         from pytest_benchflow.tasks import load_task
 
@@ -341,9 +344,11 @@ class BenchSession:
 
     def run(self, config: RolloutConfig, task: Task | None = None) -> RolloutResult:
         """Run a whole rollout now, beside those that are queued."""
+        from pytest_benchflow.tasks import load_task
+
         with as_pytest_outcome():
             expect_type(config, RolloutConfig, "the configuration", "is")
-            task = task or self._load(config.task_path)
+            task = task or load_task(config.task_path)  # anew each time, for a test may change it between runs
             earlier = self._earlier(config, task)
             return earlier or self.engine.call(self.job.run(config, task, self.resources, self._on_phase))
 
