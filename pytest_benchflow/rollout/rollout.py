@@ -295,7 +295,7 @@ class Rollout:
         if self._user_loop is not None:
             await self._run_user_loop(self._user_loop, step, turns)
             return
-        sessions, outbox = self._require_sessions(), self._outbox()
+        sessions, outbox = self._require_sessions(), self._outbox(turns)
         last: PlannedTurn | None = None
         for turn in turns:
             if not sessions.is_open_for(turn.role) if last is None else session_key(last) != session_key(turn):
@@ -317,8 +317,8 @@ class Rollout:
             if loop.report is not None and self.recorder.directory is not None:
                 write_json(self.recorder.directory / "loop.json", loop.report)
 
-    def _outbox(self) -> Outbox | None:
-        if not any(scene.outbox for scene in self._scenes):
+    def _outbox(self, turns: Sequence[PlannedTurn]) -> Outbox | None:
+        if not any(turn.has_outbox for turn in turns):
             return None
         from pytest_benchflow.rollout.outbox import Outbox
 
