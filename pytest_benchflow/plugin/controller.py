@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -92,6 +92,7 @@ class Controller:
         if missing and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
             self._notes.append(f"{len(missing)} rollouts never reported, for example {min(missing)}")
+        self._add_unreached(session)
         self._report(int(session.exitstatus))
         if self._is_incomplete and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
@@ -121,6 +122,23 @@ class Controller:
         error = ErrorInfo.of(BenchflowError(report.longreprtext.partition("\n")[0]), "create")
         result = no_rollout(run, cell, (task.parent.name, task.parent), error=error)
         report.bf = result.model_dump(mode="json")  # type: ignore[attr-defined]
+
+    def _add_unreached(self, session: pytest.Session) -> None:
+        """Count the rollouts that ran ahead of pytest when it was stopped: they were paid for."""
+        run = existing_run(self._config)
+        items = {item.nodeid: item for item in session.items if is_of_task_file(item.nodeid)}
+        known: Collection[str] = () if self._results is None else self._results.raw
+        unreached = {*(self._expected or items)}.difference(known)
+        if run is None or not run.has_job or not unreached:
+            return
+        from pytest_benchflow.jobs import latest_attempts, read_results
+
+        began = _iso(self._started)
+        stored = read_results(run.job.directory).results
+        ahead = latest_attempts(each for each in stored if each.key in unreached and each.started_at >= began)
+        if ahead:
+            quarantined = [nodeid for nodeid, item in items.items() if item.get_closest_marker("bf_quarantine")]
+            self._gathered().add_unreached(ahead, quarantined, selftest=run.settings.selftest)
 
     def _gathered(self) -> Results:
         if self._results is None:

@@ -250,6 +250,11 @@ class BenchSession:
             job.refuse_others({(cell.agent, cell.model) for cell in self.cells()}, is_of_task_file)
         return job
 
+    @property
+    def has_job(self) -> bool:
+        """Whether the job's directory has been made."""
+        return "job" in self.__dict__
+
     def cells(self, trials: tuple[int, ...] | None = None) -> list[Cell]:
         """Return the cells of a task that asks for so many trials of each scene; without trials, one cell of each."""
         repeats = trials or (1,) * max(1, len(self.scenes))
@@ -295,7 +300,7 @@ class BenchSession:
         """Stop everything that still runs; idempotent."""
         if self._engine is not None:
             self._engine.close()
-        if "job" in self.__dict__:
+        if self.has_job:
             self.job.close()
         if "_hook_thread" in self.__dict__:
             self._hook_thread.shutdown(wait=False, cancel_futures=True)

@@ -124,6 +124,7 @@ class Recorder:
         self.notes: list[str] = []
         self.error: ErrorInfo | None = None
         self.skipped: str | None = None
+        self.is_cancelled = False
         self.is_written = False
         self._started_at = utc_now()
         self._start = time.monotonic()
@@ -221,7 +222,8 @@ class Recorder:
         agent_names, agent_versions = zip(*self.session_names, strict=True) if self.session_names else ((), ())
         last, usages = self.last_prompt_result, [result.usage for result in self.prompt_results]
         messages = [result.message for result in self.prompt_results if result.message]
-        rewards = None if self.error else self._rewards()
+        rewards = None if self.error or self.is_cancelled else self._rewards()
+        costs = [usage.cost_usd for usage in usages if usage.cost_usd is not None]
         return RolloutResult(
             task_name=self.task.name,
             task_path=str(self.task.path),
@@ -240,6 +242,7 @@ class Recorder:
             reward=primary_reward(rewards) if rewards else None,
             error=self.error and self.error.model_copy(update={"message": redact(self.error.message)}),
             skipped=self.skipped,
+            cancelled=self.is_cancelled,
             agent_outcome=None if last is None else last.outcome,
             agent_detail=redact(last.detail) if last is not None and last.detail is not None else None,
             last_message=redact(shortened(messages[-1])) if messages else None,
@@ -250,7 +253,8 @@ class Recorder:
                 output=_total(usage.output for usage in usages),
                 cached=_total(usage.cached for usage in usages),
             ),
-            cost_usd=_total(usage.cost_usd for usage in usages),
+            cost_usd=sum(costs) if costs else None,
+            cost_is_partial=0 < len(costs) < len(self.prompts),
             checks=self._check_summary(),
             verifier_tail=self.verifier_tail and redact(self.verifier_tail),
             steps=[

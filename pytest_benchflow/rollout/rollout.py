@@ -254,7 +254,7 @@ class Rollout:
         except (Exception, CannotRunHere) as error:
             self.recorder.add_error(error)
         except BaseException:
-            self._interrupted = True
+            self._interrupted = self.recorder.is_cancelled = True
             await self.cleanup()
             raise
         # Before the clean-up, so that the result is on disk even if the clean-up fails.
