@@ -5,6 +5,7 @@ Under xdist this is the controller; workers have none of it and print nothing.
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Collection, Generator, Sequence
@@ -29,12 +30,33 @@ def header(run: BenchSession, n_items: int) -> list[str]:
     played = ((cell.agent, cell.model) for cell in run.cells())
     agents = ", ".join(dict.fromkeys("/".join(part for part in pair if part) for pair in played))
     what = f"{n_items} rollout" + ("" if n_items == 1 else "s")
-    place = run.settings.jobs_dir / run.job_name
+    place = run.job.directory if run.has_job else run.settings.jobs_dir / run.job_name
     line = (
         f"benchflow: {what} · agent {agents} · sandbox {run.sandbox_name} ({run.sandbox_reason}) · "
         f"{run.in_flight} at a time · results in {run.shown(str(place))}"
     )
-    return [line, *(f"note: {note}" for note in run.notes)]
+    return [line, *(f"note: {note}" for note in (*run.notes, *_timeout_notes(run.config)))]
+
+
+def say_header(run: BenchSession, n_items: int) -> None:
+    """Print the header once the job has its directory."""
+    reporter = run.config.pluginmanager.getplugin("terminalreporter")
+    if reporter is not None:
+        reporter.ensure_newline()
+        for line in header(run, n_items):
+            reporter.write_line(line)
+
+
+def _timeout_notes(config: pytest.Config) -> list[str]:
+    """Say that the limit of pytest-timeout, if there is one, is not for rollouts: it would count their wait too."""
+    if not config.pluginmanager.hasplugin("timeout"):
+        return []
+    sources = (config.getoption("timeout"), os.environ.get("PYTEST_TIMEOUT"), config.getini("timeout"))
+    limit = next((float(value) for value in sources if value not in (None, "")), 0.0)
+    if limit <= 0:
+        return []
+    advice = "--bf-agent-timeout and --bf-timeout-multiplier change them"
+    return [f"the timeout of {limit:g} s is not for rollouts, which have their tasks' limits; {advice}"]
 
 
 _SHOWN_NOTES = 5
@@ -73,7 +95,7 @@ class Controller:
         if ours and not self._expected:
             self._expected = ours
             self._check()
-            self._say_header(len(ours))
+            say_header(get_session(self._config), len(ours))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take results out of reports."""
@@ -217,15 +239,6 @@ class Controller:
         # A task may ask for more trials than the others; its cells differ from theirs in nothing but the number.
         cells = [cell for cell in run.cells() if any(_is_of(name, cell.name) for name in names)]
         refuse_missing(run, cells, self._config.rootpath / self._expected[0].rpartition("::")[0])
-
-    def _say_header(self, n_items: int) -> None:
-
-        reporter = self._config.pluginmanager.getplugin("terminalreporter")
-        if reporter is not None:
-            run = get_session(self._config)
-            reporter.ensure_newline()
-            for line in header(run, n_items):
-                reporter.write_line(line)
 
 
 def _is_of(name: str, cell: str) -> bool:

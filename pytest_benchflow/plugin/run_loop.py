@@ -19,6 +19,7 @@ import pytest
 
 from pytest_benchflow.core.errors import BenchflowError
 from pytest_benchflow.plugin.collection import gc_paused
+from pytest_benchflow.plugin.controller import say_header
 from pytest_benchflow.plugin.items import RolloutItem, definitions_of, fixture_info
 from pytest_benchflow.plugin.outcome import judge
 from pytest_benchflow.plugin.session import BenchSession, EngineProxy
@@ -138,6 +139,7 @@ def rollouts_in_flight(session: pytest.Session, run: BenchSession) -> Iterator[N
                     _check(run, items)
                     # Almost all of the package has been imported by now, and stays.
                     gc.freeze()
+                say_header(run, len(items))
                 run.ahead = Ahead(run, items)
                 run.ahead.fill()
             yield

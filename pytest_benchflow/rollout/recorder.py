@@ -6,7 +6,7 @@ import errno
 import json
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from itertools import count
@@ -42,6 +42,12 @@ N = TypeVar("N", int, float)
 
 _SHOWN_FILES = 5
 _MAX_ATTEMPTS = 10_000
+_STAGES = {
+    "environment_setup": ("setup", "start"),
+    "agent_setup": ("install_agent", "connect"),
+    "agent_execution": ("execute",),
+    "verifier": ("verify", "soft_verify"),
+}
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 #: Agents may send half a character; escaped like this it is still valid JSON.
 _ESCAPE = "backslashreplace"
@@ -277,7 +283,7 @@ class Recorder:
             if self._trajectory is not None:
                 self._trajectory.close()
             if self.directory is not None:
-                write_json(self.directory / "timing.json", result.timing)
+                write_json(self.directory / "timing.json", {**_stages(result.timing), **result.timing})
                 write_json(self.directory / "result.json", result.model_dump(mode="json"))
         except OSError as error:
             if self.error is None:
@@ -309,6 +315,15 @@ class Recorder:
             return None
         failing = [*map(self.redactor.text, checks.failed)]
         return CheckSummary(passed=len(checks.passed), failed=len(checks.failed), failing=failing)
+
+
+def _stages(timing: Mapping[str, float]) -> dict[str, float]:
+    """Return the times of older releases' keys, each the sum of some phases; those that did not run are left out."""
+    return {
+        stage: round(sum(timing.get(phase, 0.0) for phase in phases), 4)
+        for stage, phases in _STAGES.items()
+        if any(phase in timing for phase in phases)
+    }
 
 
 def _total(numbers: Iterable[N | None]) -> N | None:

@@ -78,7 +78,12 @@ class Rollout:
 
     @classmethod
     async def create(cls, config: RolloutConfig, resources: Resources | None = None) -> Rollout:
-        """Load the task and make the rollout; nothing starts yet. Without `resources` it makes and closes its own."""
+        """Load the task and make the rollout; nothing starts yet.
+
+        Without a job name it gets a job named after the time; without `resources` it makes and closes its own.
+        """
+        if config.job_name is None:
+            config = replace(config, job_name=time.strftime("%Y-%m-%d__%H-%M-%S"))
         task = load_task(config.task_path)
         if resources is not None:
             return cls(config, resources, task)
@@ -414,9 +419,7 @@ def _scenes_of(config: RolloutConfig, task: Task) -> tuple[Scene, ...]:
 async def run_rollout(
     config: RolloutConfig, *, agents: AgentRegistry | None = None, sandboxes: SandboxRegistry | None = None
 ) -> RolloutResult:
-    """Run a whole rollout; without a job name it gets a job of its own, named after the time."""
-    if config.job_name is None:
-        config = replace(config, job_name=time.strftime("%Y-%m-%d__%H-%M-%S"))
+    """Run a whole rollout."""
     resources = Resources.with_defaults(agents, sandboxes)
     try:
         rollout = await Rollout.create(config, resources)

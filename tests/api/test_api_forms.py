@@ -382,6 +382,14 @@ async def test_a_rollout_is_driven_phase_by_phase(task: Path, coder: FakeAgent) 
         await trial.cleanup()
         await trial.cleanup()
     assert trial.result.reward == 1.0
+    directory = trial.result.rollout_dir
+    assert directory is not None
+    assert (directory.parents[1], directory.name) == (Path("jobs"), "by-hand")
+    timing = json.loads((directory / "timing.json").read_text())
+    assert timing["environment_setup"] == pytest.approx(timing["setup"] + timing["start"])
+    assert timing["agent_setup"] == pytest.approx(timing["install_agent"] + timing["connect"])
+    assert (timing["agent_execution"], timing["total"] > 0) == (timing["execute"], True)
+    assert timing["verifier"] == pytest.approx(timing["verify"] + timing["soft_verify"])
     assert coder.heard == [["$ true", "$ false", DO_IT]]
 
 
