@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
+import signal
+import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -10,11 +13,21 @@ from pathlib import Path
 from pytest_benchflow.cli.agents import add_bundle_verbs
 
 _KEPT_DAYS = 30.0
+_PIPE_CLOSED = 128 + signal.SIGPIPE
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status."""
-    options = _parser().parse_args(argv)
+    """Run one command and return its exit status; a reader that stops reading, as in `bf … | head`, ends it quietly."""
+    try:
+        status = _run(_parser().parse_args(argv))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the interpreter's own flush succeeds
+        return _PIPE_CLOSED
+    return status
+
+
+def _run(options: argparse.Namespace) -> int:
     if options.command == "schema":
         return _schema(options.of)
     if options.command == "cleanup":

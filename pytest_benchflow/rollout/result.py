@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from pytest_benchflow.agents import AgentOutcome
 from pytest_benchflow.core.errors import BenchflowError, Category
-from pytest_benchflow.core.text import printable
+from pytest_benchflow.core.text import printable, with_cause
 from pytest_benchflow.core.types import Event
 
 TRAJECTORY = "trajectory/acp_trajectory.jsonl"
@@ -34,7 +34,8 @@ class ErrorInfo(_Record):
     @classmethod
     def of(cls, error: BenchflowError, phase: str) -> ErrorInfo:
         """Describe an error raised in `phase`."""
-        message = printable(str(error))
+        text = str(error)
+        message = printable(with_cause(text) if error.category is Category.BUILD else text)
         return cls(category=error.category, phase=error.phase or phase, message=message, retryable=error.retryable)
 
 

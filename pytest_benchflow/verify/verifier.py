@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_benchflow.core.errors import BenchflowError, VerifierError
-from pytest_benchflow.core.text import tail
+from pytest_benchflow.core.text import exit_status, last_line, tail
 from pytest_benchflow.sandboxes import empty_dirs_script, exec_checked, upload_selected
 from pytest_benchflow.verify.rewards import Checks, read_checks, read_rewards
 
@@ -51,13 +51,14 @@ class Verifier:
         """Run the tests and return the reward; whatever keeps them from giving one is an error, never a zero."""
         await self._prepare()
         try:
-            await self._run_script()
+            status = await self._run_script()
         except BenchflowError:
             with suppress(BenchflowError):  # what went wrong first is what the reader has to know
                 await self._collect(into)
             raise
         await self._collect(into)
-        return Verification(read_rewards(into, self.step.verifier.reward_range), read_checks(into))
+        ending = _ending(status, into / OUTPUT)
+        return Verification(read_rewards(into, self.step.verifier.reward_range, ending), read_checks(into))
 
     async def clear(self) -> None:
         """Take tests and results away again, so that the next step's agent sees neither."""
@@ -77,15 +78,18 @@ class Verifier:
         if not all(_is_executable(directory / self.step.test_script) for directory in self.step.tests_dirs):
             await self._must(f"chmod +x {shlex.quote(self._script)}", "make the test script executable")
 
-    async def _run_script(self) -> None:
+    async def _run_script(self) -> int:
         command = f"{shlex.quote(self._script)} >{LOGS}/{OUTPUT} 2>&1 </dev/null"
         try:
-            await self.sandbox.exec(command, user=self.step.verifier.user, env=self.env, timeout_sec=self.timeout_sec)
+            done = await self.sandbox.exec(
+                command, user=self.step.verifier.user, env=self.env, timeout_sec=self.timeout_sec
+            )
         except TimeoutError:
             raise VerifierError(
                 f"the verifier did not end within {self.timeout_sec:g} s",
                 advice="raise [verifier] timeout_sec or use --bf-timeout-multiplier",
             ) from None
+        return done.return_code
 
     async def _collect(self, into: Path) -> None:
         try:
@@ -108,6 +112,12 @@ class Verifier:
 def output_tail(directory: Path) -> str | None:
     """Return the last lines the verifier printed."""
     return tail(directory / OUTPUT)
+
+
+def _ending(status: int, output: Path) -> str:
+    """Say how the verifier ended and what it said last, for a reader who expected a reward."""
+    last = last_line(tail(output) or "")
+    return exit_status(status) + (f", and its last line is {last}" if last else " and printed nothing")
 
 
 def _made_anew(directory: str) -> str:
