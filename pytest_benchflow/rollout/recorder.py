@@ -131,6 +131,8 @@ class Recorder:
         self.error: ErrorInfo | None = None
         self.skipped: str | None = None
         self.is_cancelled = False
+        self.agent_fault: str | None = None
+        """Why there was nothing to verify, if that is the agent's doing."""
         self.is_written = False
         self._started_at = utc_now()
         self._start = time.monotonic()
@@ -229,6 +231,7 @@ class Recorder:
         last, usages = self.last_prompt_result, [result.usage for result in self.prompt_results]
         messages = [result.message for result in self.prompt_results if result.message]
         rewards = None if self.error or self.is_cancelled else self._rewards()
+        detail = self.agent_fault or (None if last is None else last.detail)
         costs = [usage.cost_usd for usage in usages if usage.cost_usd is not None]
         return RolloutResult(
             task_name=self.task.name,
@@ -250,7 +253,7 @@ class Recorder:
             skipped=self.skipped,
             cancelled=self.is_cancelled,
             agent_outcome=None if last is None else last.outcome,
-            agent_detail=redact(last.detail) if last is not None and last.detail is not None else None,
+            agent_detail=redact(detail) if detail is not None else None,
             last_message=redact(shortened(messages[-1])) if messages else None,
             n_tool_calls=sum(result.n_tool_calls for result in self.prompt_results),
             n_prompts=len(self.prompts),

@@ -276,7 +276,7 @@ class Rollout:
             if self.config.skip_verify:
                 await self._require_sessions().end()
                 continue
-            if not reaches_minimum(await self.verify(), step.min_reward):
+            if not reaches_minimum(await self.verify(), step.min_reward) or self._require_step_run().is_spoiled:
                 break
 
     async def _begin_step(self, step: TaskStep) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +21,18 @@ if TYPE_CHECKING:
     from pytest_benchflow.tasks import TaskStep
 
 
+class EnvironmentSpoiled(VerifierError):
+    """The agent left an environment in which nothing can be verified: its own failure, not the harness's."""
+
+
 LOGS = "/logs/verifier"
 OUTPUT = "test-stdout.txt"
 _STEP_TIMEOUT_SEC = 180.0
+_LOGS_MADE_ANEW = "if [ -L /logs ] || [ ! -d /logs ]; then rm -rf -- /logs && mkdir /logs || exit 1; fi\n"
+_MACHINE_FAULT = re.compile(
+    r"No space left|quota exceeded|Input/output error|Cannot allocate|temporarily unavailable|Too many open files",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +77,13 @@ class Verifier:
     async def _prepare(self) -> None:
         workspace = _made_anew(getattr(self.sandbox, "workdir", "/"))
         if not self.upload:
-            await self._must(empty_dirs_script(LOGS) + workspace, "empty /logs/verifier")
+            script = _LOGS_MADE_ANEW + empty_dirs_script(LOGS) + workspace
+            await self._must(script, "empty /logs/verifier", error=_spoiled)
             return
-        script = empty_dirs_script(LOGS, private=self.target) + workspace
+        script = _LOGS_MADE_ANEW + empty_dirs_script(LOGS, private=self.target) + workspace
         if self.target != "/tests":
             script += f"\nrm -rf /tests && ln -s {self.target} /tests"
-        await self._must(script, "empty /logs/verifier")
+        await self._must(script, "empty /logs/verifier", error=_spoiled)
         for directory in self.step.tests_dirs:
             await upload_selected(self.sandbox, directory, self.target, self.step.left_out.get(directory, ()))
         if not all(_is_executable(directory / self.step.test_script) for directory in self.step.tests_dirs):
@@ -100,13 +111,18 @@ class Verifier:
             reason = error.strerror or str(error)
             raise VerifierError(f"what the verifier left in /logs/verifier cannot be kept: {reason}") from None
 
-    async def _must(self, script: str, what: str) -> None:
+    async def _must(self, script: str, what: str, error: Callable[[str], VerifierError] = VerifierError) -> None:
         limit = _STEP_TIMEOUT_SEC
-        await exec_checked(self.sandbox, script, what, cwd="/", timeout_sec=limit, error=VerifierError)
+        await exec_checked(self.sandbox, script, what, cwd="/", timeout_sec=limit, error=error)
 
     @property
     def _script(self) -> str:
         return f"{self.target}/{self.step.test_script}"
+
+
+def _spoiled(message: str) -> VerifierError:
+    """Blame the agent for what worked before it came, unless the message speaks of the machine."""
+    return VerifierError(message) if _MACHINE_FAULT.search(message) else EnvironmentSpoiled(message)
 
 
 def output_tail(directory: Path) -> str | None:

@@ -49,6 +49,18 @@ class Ran:
         return properties(self.cases[task])
 
 
+HARM = {
+    "no-bash": "rm -f /bin/bash /usr/bin/bash",
+    "no-programs": "rm -rf /usr/bin /usr/sbin /bin /sbin 2>/dev/null",
+    "false-bash": "cp /bin/true /tmp/t; rm -f /usr/bin/bash; cp /tmp/t /usr/bin/bash",
+    "no-mkdir": "rm -f /bin/mkdir /usr/bin/mkdir; cd /; rm -rf /logs/verifier",
+    "looped-logs": "rm -rf /logs; ln -s /logs /logs",
+    "linked-artifacts": "rmdir /logs/artifacts; ln -s /usr /logs/artifacts; rm -rf /logs/agent; ln -s /usr /logs/agent",
+}
+"""What an agent that is root can do to the environment it leaves."""
+SPOILED = ["no-bash", "no-programs", "false-bash", "no-mkdir"]
+
+
 def write_tasks(project: Project) -> None:
     project.task("tasks/passes")
     project.task(
@@ -66,6 +78,8 @@ def write_tasks(project: Project) -> None:
         "tasks/solve-exits-1-undone", solve="echo 'Half of it: 50%'; echo no-such: command not found >&2; exit 3"
     )
     project.task("tasks/floods-its-logs", solve=f"{SOLVE}; truncate -s 3G /logs/agent/flood")
+    for name, harm in HARM.items():
+        project.task(f"tasks/{name}", solve=harm)
     project.task("tasks/no-workspace", solve="cd / && rm -rf /app")
     project.task("tasks/file-for-workspace", solve="cd / && rm -rf /app && echo > /app")
     project.task("tasks/escapes", test=f"printf '\\033[31mred\\033]0;title\\007\\n'; echo 0 > {REWARD}")
@@ -112,7 +126,7 @@ def ran(new_project: Callable[..., Project]) -> Ran:
 
 
 PASSED = ["passes", "test-sh-exits-1", "solve-exits-1", "solve-hangs", "floods-its-logs"]
-FAILED = ["low", "several-keys", "escapes", "solve-exits-1-undone", "no-workspace", "file-for-workspace"]
+FAILED = ["low", "several-keys", "escapes", "solve-exits-1-undone", "no-workspace", "file-for-workspace", *HARM]
 ERRORS = {
     "no-reward": (
         "reward",
@@ -217,6 +231,21 @@ def test_how_the_agent_ended_is_recorded_beside_the_reward(ran: Ran, task: str, 
 
 def test_a_failure_says_that_the_agent_gave_up(ran: Ran) -> None:
     assert "solve.sh exited with 3: no-such: command not found" in ran.text("solve-exits-1-undone")
+
+
+@pytest.mark.parametrize("task", SPOILED)
+def test_an_agent_that_breaks_its_environment_has_failed_and_is_told_so(ran: Ran, task: str) -> None:
+    assert "reward 0.00 is below 1.00 · agent: left an environment that cannot be verified: " in ran.text(task)
+    assert ran.properties(task)["bf_reward"] == "0.0"
+
+
+def test_links_in_place_of_log_directories_are_not_followed(ran: Ran) -> None:
+    result = ran.rollouts["linked-artifacts"]["result"]
+    assert {f"{path} is a link of the agent's, and not copied" for path in ("/logs/agent", "/logs/artifacts")} <= {
+        *result["notes"]
+    }
+    files = [path for path in Path(result["rollout_dir"]).rglob("*") if path.is_file()]
+    assert len(files) < 20
 
 
 def test_each_key_of_the_reward_is_a_property_and_the_mean_decides(ran: Ran) -> None:
