@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pytest_benchflow.core.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from .agents import AgentOutcome as AgentOutcome
     from .agents.custom import register_agent as register_agent
     from .api.environment import Environment as Environment
     from .api.run import Agent as Agent
@@ -18,15 +19,31 @@ if TYPE_CHECKING:
     from .api.run import RuntimeResult as RuntimeResult
     from .api.run import run as run
     from .api.sdk import SDK as SDK
+    from .api.sdk import AgentInstallError as AgentInstallError
     from .api.sdk import Job as Job
     from .api.sdk import JobConfig as JobConfig
     from .api.sdk import JobResult as JobResult
     from .api.sdk import RunResult as RunResult
+    from .api.sdk import SandboxExecResult as SandboxExecResult
     from .api.sdk import Trial as Trial
     from .api.sdk import TrialConfig as TrialConfig
     from .configfile import TaskError as TaskError
+    from .core.errors import ACPError as ACPError
+    from .core.errors import AgentError as AgentError
     from .core.errors import BenchflowError as BenchflowError
+    from .core.errors import BuildError as BuildError
+    from .core.errors import CannotRunHere as CannotRunHere
+    from .core.errors import Category as Category
+    from .core.errors import CredentialsError as CredentialsError
+    from .core.errors import HandshakeError as HandshakeError
+    from .core.errors import InstallError as InstallError
+    from .core.errors import ProviderError as ProviderError
+    from .core.errors import RewardError as RewardError
+    from .core.errors import SandboxError as SandboxError
+    from .core.errors import SandboxSnapshotNotSupported as SandboxSnapshotNotSupported
+    from .core.errors import UnsupportedError as UnsupportedError
     from .core.errors import UsageError as UsageError
+    from .core.errors import VerifierError as VerifierError
     from .jobs import BenchmarkMetrics as BenchmarkMetrics
     from .jobs import Evaluation as Evaluation
     from .jobs import EvaluationConfig as EvaluationConfig
@@ -36,6 +53,7 @@ if TYPE_CHECKING:
     from .jobs import TaskMetrics as TaskMetrics
     from .jobs import collect_metrics as collect_metrics
     from .rollout import BaseUser as BaseUser
+    from .rollout import ErrorInfo as ErrorInfo
     from .rollout import FunctionUser as FunctionUser
     from .rollout import PassthroughUser as PassthroughUser
     from .rollout import Role as Role
@@ -53,6 +71,10 @@ if TYPE_CHECKING:
     from .rollout import rollout_config_from_yaml as rollout_config_from_yaml
     from .rollout import trial_config_from_dict as trial_config_from_dict
     from .rollout import trial_config_from_yaml as trial_config_from_yaml
+    from .sandboxes import ExecResult as ExecResult
+    from .sandboxes import Process as Process
+    from .sandboxes import Sandbox as Sandbox
+    from .sandboxes import SandboxImage as SandboxImage
     from .tasks import Task as Task
     from .tasks import load_task as load_task
 

@@ -21,7 +21,7 @@ class BotSession:
 
     async def prompt(self, text, *, timeout_sec):
         self.context.emit({"type": "user_message", "text": text, "session": self.number})
-        calls = 0
+        calls, cost = 0, None
         for line in text.splitlines():
             if line.startswith("RUN: "):
                 calls += 1
@@ -33,13 +33,20 @@ class BotSession:
                 )
                 said = done.stdout + done.stderr
                 self.context.emit({"type": "tool_call", "status": str(done.return_code), "content": said})
+            if line.startswith("COST: "):
+                cost = float(line.removeprefix("COST: "))
             if line == "CRASH":
                 return PromptResult(AgentOutcome.CRASHED, "exit status 1", calls)
         said = f"done with {len(text)} characters"
         self.context.emit({"type": "agent_message", "text": said})
         self.context.emit({"type": "stop", "models": [self.context.access.env["BOT_MODEL"]]})
         return PromptResult(
-            AgentOutcome.COMPLETED, None, calls, Usage(input=10, output=2), stop_reason="end_turn", message=said
+            AgentOutcome.COMPLETED,
+            None,
+            calls,
+            Usage(input=10, output=2, cost_usd=cost),
+            stop_reason="end_turn",
+            message=said,
         )
 
     async def close(self):

@@ -56,6 +56,8 @@ class FakeSandbox:
         self.commands.append(cmd)
         self.timeouts.append(timeout_sec)
         answer = self.answer(cmd)
+        if cmd.endswith("; echo intact") and answer == ok():
+            answer = ok("intact\n")
         if isinstance(answer, BaseException):
             raise answer
         return answer

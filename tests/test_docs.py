@@ -81,11 +81,15 @@ def test_a_command_of_the_readme_works(command: str, demo: Project) -> None:
     assert "INTERNALERROR" not in done.stdout.str()
 
 
-def test_the_python_of_the_readme_and_the_python_tests_work(demo: Project) -> None:
-    code = next(c for c in re.findall(r"```python\n(.*?)```", README, re.DOTALL) if "def test_" in c)
-    demo.write({"test_readme.py": code})
+def test_the_tests_on_all_pages_and_the_python_tests_work_in_strict_mode(demo: Project) -> None:
+    pages = [README, *(page.read_text() for page in (ROOT / "docs").glob("*.md"))]
+    blocks = [block for page in pages for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL)]
+    tests = [block for block in blocks if "def test_" in block]
+    demo.write({f"test_page_{number}.py": block for number, block in enumerate(tests)})
     shutil.copy(ROOT / "examples/python_tests/test_hello.py", demo.root)
-    demo.run("test_readme.py", "test_hello.py").assert_outcomes(passed=3)
+    files = sorted(path.name for path in demo.root.glob("test_*.py"))
+    done = demo.run(*files, "-o", "asyncio_mode=strict", "-W", "error")
+    done.assert_outcomes(passed=2 + len(tests))
 
 
 def test_the_library_example_of_the_readme_works(demo: Project) -> None:
@@ -149,7 +153,7 @@ def test_the_python_of_the_library_page_works(demo: Project) -> None:
     script = f"import asyncio\nasync def main():\n{body}\nasyncio.run(main())\n"
     lines = run_script(demo, script)
     assert any(line.startswith("passed 1.0 ") for line in lines)
-    assert {"4 of 4, 100.0%, mean reward 1.0", "{'reward': 1.0} 0"} <= {*lines}
+    assert {"4 of 4, 100.0%, mean reward 1.0", "{'reward': 1.0} 0", "Hello, world!"} <= {*lines}
 
 
 def test_the_commands_for_authors_work_in_order(new_project: Callable[..., Project]) -> None:

@@ -30,7 +30,6 @@ def coder_reviewer(task: str, agent: str, other: str | None = None) -> bf.Rollou
         "review",
         roles=[bf.Role("coder", agent), bf.Role("reviewer", other or agent, capabilities=["read-only"])],
         turns=[bf.Turn("coder"), bf.Turn("reviewer", REVIEW), bf.Turn("coder", REWORK)],
-        outbox=True,
     )
     return bf.RolloutConfig(task_path=task, scenes=[scene])
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pytest_benchflow.agents.base import AgentContext, AgentOutcome, AgentRequest, ModelAccess, PromptResult
 from pytest_benchflow.configfile import resolve_env
+from pytest_benchflow.core.text import exit_status, last_line
 from pytest_benchflow.sandboxes import exec_checked, upload_selected
 
 if TYPE_CHECKING:
@@ -81,7 +82,9 @@ class OracleSession:
             {"type": "oracle", "command": script, "return_code": result.return_code, "stdout": result.stdout}
         )
         if result.return_code:
-            return PromptResult(AgentOutcome.NONZERO_EXIT, f"solve.sh exited with {result.return_code}")
+            last = last_line(result.stdout)
+            detail = f"solve.sh {exit_status(result.return_code)}" + (f": {last}" if last else "")
+            return PromptResult(AgentOutcome.NONZERO_EXIT, detail)
         return PromptResult(AgentOutcome.COMPLETED)
 
     async def close(self) -> None:

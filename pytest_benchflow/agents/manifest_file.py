@@ -16,12 +16,12 @@ from pytest_benchflow.providers import PROVIDERS
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
-def read_manifest(path: Path) -> AgentManifest:
+def read_manifest(path: Path | str) -> AgentManifest:
     """Return the manifest in a file."""
     import tomli
 
     try:
-        data = tomli.loads(path.read_text("utf-8"))
+        data = tomli.loads(Path(path).read_text("utf-8"))
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else f"is not valid TOML: {error}"
         raise UsageError(f"{path}: {reason}") from None

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_benchflow.core.errors import BadType
+from pytest_benchflow.core.errors import BadType, InstallError
 from pytest_benchflow.jobs import Evaluation, EvaluationConfig, EvaluationResult
 from pytest_benchflow.rollout import Rollout, RolloutConfig, RolloutResult, make_config, run_rollout
+from pytest_benchflow.sandboxes import ExecResult
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout import PreAgentHook
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 #: What things were called in older releases.
 Trial, TrialConfig, RunResult = Rollout, RolloutConfig, RolloutResult
 Job, JobConfig, JobResult = Evaluation, EvaluationConfig, EvaluationResult
+AgentInstallError, SandboxExecResult = InstallError, ExecResult
 
 
 class SDK:

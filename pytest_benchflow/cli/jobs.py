@@ -17,7 +17,17 @@ if TYPE_CHECKING:
     from pytest_benchflow.rollout import RolloutResult
 
 
-_SHOWN = ("total", "passed", "failed", "errored", "verifier_errored", "skipped", "pass_rate", "mean_reward")
+_SHOWN = (
+    "total",
+    "passed",
+    "failed",
+    "errored",
+    "verifier_errored",
+    "skipped",
+    "cancelled",
+    "pass_rate",
+    "mean_reward",
+)
 _ALSO = ("avg_tool_calls", "avg_duration_sec", "total_tokens", "total_cost_usd")
 
 
@@ -49,6 +59,8 @@ def show_metrics(directory: Path, *, benchmark: str, agent: str, model: str, as_
     metrics = collect_metrics(directory, benchmark, agent, model)
     for path in metrics.unreadable:
         print(f"{path} cannot be read", file=sys.stderr)
+    for path in metrics.unfinished:
+        print(f"{path} has no result: it was killed, or still runs", file=sys.stderr)
     if not metrics.results:
         print(f"there is no result in {directory}; name a job, or a folder of jobs", file=sys.stderr)
         return 2
@@ -69,6 +81,8 @@ def _lines(results: Sequence[RolloutResult], summary: dict[str, Json]) -> list[s
     from pytest_benchflow.reporting import entries_of, group, summary_lines
 
     rows = [(key.replace("_", " "), _text(summary[key])) for key in (*_SHOWN, *_ALSO) if summary[key] is not None]
+    if summary["cost_is_partial"]:
+        rows = [(name, f"{text} (partial)" if name == "total cost usd" else text) for name, text in rows]
     for key in ("pass_rate_interval", "mean_reward_interval"):
         if (interval := summary[key]) is not None:
             assert isinstance(interval, list)

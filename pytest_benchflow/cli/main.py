@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -11,12 +13,22 @@ from pathlib import Path
 from pytest_benchflow.cli.agents import add_bundle_verbs
 
 _KEPT_DAYS = 30.0
+_PIPE_CLOSED = 128 + signal.SIGPIPE
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status."""
+    """Run one command and return its exit status; a reader that stops reading, as in `bf … | head`, ends it quietly."""
     words, command = _split_command(sys.argv[1:] if argv is None else argv)
-    options = _parser().parse_args(words)
+    try:
+        status = _run(_parser().parse_args(words), command)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the interpreter's own flush succeeds
+        return _PIPE_CLOSED
+    return status
+
+
+def _run(options: argparse.Namespace, command: Sequence[str]) -> int:
     if options.command == "shell":
         return _shell(options, command)
     if options.command == "schema":

@@ -103,7 +103,11 @@ class InstallError(BenchflowError):
     category = Category.INSTALL
 
 
-class HandshakeError(BenchflowError):
+class ACPError(BenchflowError):
+    """An agent failed at the Agent Client Protocol: a HandshakeError or an AgentError."""
+
+
+class HandshakeError(ACPError):
     """An agent did not start, or did not speak the protocol."""
 
     category = Category.HANDSHAKE
@@ -115,7 +119,7 @@ class ProviderError(BenchflowError):
     category = Category.PROVIDER
 
 
-class AgentError(BenchflowError):
+class AgentError(ACPError):
     """An agent ended before its model answered even once."""
 
     category = Category.AGENT

@@ -4,11 +4,29 @@ from __future__ import annotations
 
 import difflib
 import re
+import signal
 from collections.abc import Iterable
 from pathlib import Path
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])?")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+#: Bars, percentages and the columns of download meters.
+_PROGRESS = re.compile(
+    r"[━█▉▊▋▌▍▎▏╸╺░▒▓]{3}|[#=*.-]{8,}[>\]|\s]|^\s*\d{1,3}(?:\.\d+)?\s?%"
+    r"|^\s*% Total\s|^\s*Dload\s+Upload|^(?:\s*[\d.]+[kMG]?){3,}\s+[\d:-]+"
+)
+_BUILDKIT_PREFIX = re.compile(r"^#\d+ (?:\d+\.\d+ )?")
+_SAYS_WHY = re.compile(
+    r"^\s*(?:e:|error\b|fatal\b|npm (?:error|err!))|\berror:|\w(?:error|exception):|not found|no such file"
+    r"|permission denied|could not|cannot |unable to|failed to|no space left",
+    re.IGNORECASE,
+)
+_SAYS_NOTHING = re.compile(
+    r"^\s*(?:warning|\[notice\]|hint:|note:|debconf:|dpkg-preconfigure:|invoke-rc\.d:|npm (?:error|err!) code)"
+    r"|exited-with-error|complete log of this run",
+    re.IGNORECASE,
+)
 
 
 def printable(text: str) -> str:
@@ -26,6 +44,36 @@ def shortened(text: str, limit: int = 2000) -> str:
     """Return the end of a long text, printable, since the end is what says how it went."""
     clean = printable(text).strip()
     return clean if len(clean) <= limit else "…" + clean[-(limit - 1) :]
+
+
+def exit_status(code: int) -> str:
+    """Return how a program ended: with an exit status, or by the signal that a shell's status stands for."""
+    try:
+        return f"was killed by {signal.Signals(-code if code < 0 else code - 128).name}"
+    except ValueError:
+        return f"exited with {code}"
+
+
+def without_progress(text: str) -> list[str]:
+    """Return the lines of a program's output as a terminal would leave them, without bars and meters."""
+    left = (line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
+    return [line.rstrip() for line in map(printable, left) if line.strip() and not _PROGRESS.search(line)]
+
+
+def last_line(text: str, limit: int = 200) -> str | None:
+    """Return the last line of a program's output that says something, None if there is none."""
+    lines = without_progress(text)
+    return one_line(lines[-1], limit) if lines else None
+
+
+def with_cause(message: str) -> str:
+    """Put the line of a program's output that says why it failed behind the first line, which says what failed."""
+    first, *output = message.split("\n")
+    lines = [_BUILDKIT_PREFIX.sub("", line.strip()) for line in without_progress("\n".join(output))]
+    causes = (line for line in lines if _SAYS_WHY.search(line) and not _SAYS_NOTHING.search(line))
+    cause = one_line(next(causes, lines[-1] if lines else ""), 200)
+    head = first if not cause or first.endswith(cause) else f"{first}: {cause}"
+    return "\n    ".join([head, *(line for line in lines if line != cause)])
 
 
 def tail(path: Path, *, lines: int = 20, max_bytes: int = 8000) -> str | None:

@@ -208,8 +208,8 @@ class EvaluationResult:
 
     def write(self) -> None:
         """Write `summary.json` into the job's directory."""
-        head = {"job_name": self.job_name, "elapsed_sec": round(self.elapsed_sec, 1)}
-        write_json(self.job_dir / SUMMARY, {**head, **self.metrics.summary()})
+        job = {"job_name": self.job_name, "elapsed_sec": round(self.elapsed_sec, 1)}
+        write_json(self.job_dir / SUMMARY, {**job, **self.metrics.summary()})
 
     @property
     def _tally(self) -> Tally:

@@ -35,10 +35,10 @@ class ResumeMismatch(BadValue):
     """A job has results that this run would not give."""
 
 
-def retry_policy(said: Mapping[str, object] | None, retries: int | None) -> RetryConfig:
+def retry_policy(retry: Mapping[str, object] | None, max_retries: int | None) -> RetryConfig:
     """Return how failures are retried: as the `retry:` of a file says, and as often as an option asks for."""
-    policy = RetryConfig.from_mapping({"max_retries": DEFAULT_RETRIES, **(said or {})})
-    return policy if retries is None else replace(policy, max_retries=retries)
+    policy = RetryConfig.from_mapping({"max_retries": DEFAULT_RETRIES, **(retry or {})})
+    return policy if max_retries is None else replace(policy, max_retries=max_retries)
 
 
 class Job:

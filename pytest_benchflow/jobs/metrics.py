@@ -11,9 +11,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from pytest_benchflow.agents import FREE_AGENTS
 from pytest_benchflow.core.errors import Category
 from pytest_benchflow.core.text import distinct_names
-from pytest_benchflow.jobs.results import latest_attempts, outcome_class, read_results
+from pytest_benchflow.jobs.results import latest_attempts, outcome_class, read_results, unfinished_rollouts
 
 if TYPE_CHECKING:
     from pytest_benchflow.core.types import Json
@@ -104,7 +105,7 @@ class Tally:
         return cls(results, [result.status for result in results])
 
     def n(self, status: str) -> int:
-        """Return how many ended so: passed, failed, error, skipped or quarantined."""
+        """Return how many ended so: passed, failed, error, skipped, quarantined or cancelled."""
         return sum(each == status for each in self.statuses)
 
     @property
@@ -149,12 +150,22 @@ class Tally:
         return _added([result.cost_usd for result in self.results])
 
     @property
+    def cost_is_partial(self) -> bool:
+        """Whether the cost leaves out prompts of which no agent told it."""
+        return self.cost_usd is not None and any(map(_lacks_cost, self.results))
+
+    @property
     def seconds(self) -> float:
         """The time of all rollouts added up."""
         return math.fsum(map(seconds_of, self.results))
 
     def _having(self, *statuses: str) -> list[RolloutResult]:
         return [result for result, status in zip(self.results, self.statuses, strict=True) if status in statuses]
+
+
+def _lacks_cost(result: RolloutResult) -> bool:
+    is_unknown = result.cost_usd is None and result.n_prompts > 0 and result.agent not in FREE_AGENTS
+    return result.cost_is_partial or is_unknown
 
 
 def seconds_of(result: RolloutResult) -> float:
@@ -172,7 +183,8 @@ def collect_metrics(results_dir: Path | str, benchmark: str = "", agent: str = "
     for attribute, wanted in (("agent", agent), ("model", model)):
         chosen = [result for result in results if getattr(result, attribute) == wanted]
         results = chosen or results
-    return BenchmarkMetrics(tuple(results), benchmark, agent, model, stored.unreadable)
+    unfinished = unfinished_rollouts(Path(results_dir))
+    return BenchmarkMetrics(tuple(results), benchmark, agent, model, stored.unreadable, unfinished)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +237,8 @@ class BenchmarkMetrics:
     agent: str = ""
     model: str = ""
     unreadable: tuple[Path, ...] = ()
+    unfinished: tuple[Path, ...] = ()
+    """Directories of rollouts that were killed, or still run."""
 
     @property
     def tasks(self) -> list[TaskMetrics]:
@@ -277,14 +291,14 @@ def _numbers(metrics: BenchmarkMetrics) -> dict[str, Json]:
     results = metrics.results
     tally = Tally.of(results)
     counts = Counter(map(outcome_class, results))
-    passed, total, scored = tally.n("passed"), len(results), tally.scored
+    passed, total, scored = tally.n("passed"), len(results) - tally.n("cancelled"), tally.scored
     clusters = [[r.reward or 0.0 for r in members] for members in _grouped(scored, lambda r: r.task_path).values()]
     most = min((trials for trials, _ in metrics._trials()), default=0)
     at_k: dict[str, Json] = {str(k): metrics.pass_at(k) for k in range(1, min(most, _MAX_K) + 1)}
     all_k: dict[str, Json] = {str(k): metrics.pass_all(k) for k in range(1, min(most, _MAX_K) + 1)}
     return {
         "total": total,
-        **{name: counts[name] for name in ("passed", "failed", "errored", "verifier_errored", "skipped")},
+        **{name: counts[name] for name in ("passed", "failed", "errored", "verifier_errored", "skipped", "cancelled")},
         "score": f"{passed / total if total else 0.0:.1%}",
         "score_ratio": passed / total if total else 0.0,
         "score_excl_errors": f"{tally.pass_rate or 0.0:.1%}",
@@ -318,6 +332,7 @@ def _usage(tally: Tally) -> dict[str, Json]:
         "total_cache_creation_tokens": None,
         "total_tokens": tally.tokens,
         "total_cost_usd": tally.cost_usd,
+        "cost_is_partial": tally.cost_is_partial,
         "avg_cost_per_trial_usd": mean([result.cost_usd for result in results if result.cost_usd is not None]),
         "telemetry_coverage": len(known) / len(results) if results else 0.0,
     }
@@ -326,7 +341,7 @@ def _usage(tally: Tally) -> dict[str, Json]:
 def _of_task(members: Sequence[RolloutResult]) -> dict[str, Json]:
     rewards = [result.reward for result in members if result.reward is not None]
     return {
-        "trials": len(members),
+        "trials": sum(result.status != "cancelled" for result in members),
         "passed": sum(result.passed for result in members),
         "scored": len(rewards),
         "mean_reward": mean(rewards),

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from pytest_benchflow.rollout import ErrorInfo, RolloutConfig, RolloutResult, utc_now
 
 RESULT = "result.json"
+CONFIG = "config.json"
 Key = tuple[str, str, str, str | None, str | None, int]
 
 
@@ -21,6 +22,20 @@ class Stored:
 
     results: tuple[RolloutResult, ...]
     unreadable: tuple[Path, ...] = ()
+
+
+def unfinished_rollouts(directory: Path) -> tuple[Path, ...]:
+    """Return the directories of rollouts that have no result: they were killed, or still run."""
+    started = (path.parent for path in sorted(directory.rglob(CONFIG)) if not (path.parent / RESULT).exists())
+    return tuple(path for path in started if _rollout_name(path / CONFIG) == path.name)
+
+
+def _rollout_name(config: Path) -> object:
+    try:
+        data: object = json.loads(config.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return data.get("rollout_name") if isinstance(data, dict) else None
 
 
 def read_results(directory: Path) -> Stored:
@@ -61,7 +76,7 @@ def _rank(result: RolloutResult) -> tuple[bool, str]:
 
 def outcome_class(result: RolloutResult) -> str:
     """Return the one class that a result is counted in: its status, with errors of the verifier apart."""
-    if result.status in ("passed", "failed", "skipped"):
+    if result.status != "error":
         return result.status
     return "verifier_errored" if result.verifier_error is not None else "errored"
 

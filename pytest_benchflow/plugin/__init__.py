@@ -116,9 +116,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> list[str]:
-    """Say what will run and where."""
+    """Say what would run and where, in a dry run."""
     run = existing_run(config)
-    if run is None or config.option.collectonly:
+    if run is None or config.option.collectonly or not run.settings.dry_run:
         return []
     from pytest_benchflow.plugin.controller import header
     from pytest_benchflow.plugin.items import RolloutItem

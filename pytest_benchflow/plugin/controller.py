@@ -5,9 +5,10 @@ Under xdist this is the controller; workers have none of it and print nothing.
 
 from __future__ import annotations
 
+import os
 import re
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -29,12 +30,33 @@ def header(run: BenchSession, n_items: int) -> list[str]:
     played = ((cell.agent, cell.model) for cell in run.cells())
     agents = ", ".join(dict.fromkeys("/".join(part for part in pair if part) for pair in played))
     what = f"{n_items} rollout" + ("" if n_items == 1 else "s")
-    place = run.settings.jobs_dir / run.job_name
+    place = run.job.directory if run.has_job else run.settings.jobs_dir / run.job_name
     line = (
         f"benchflow: {what} · agent {agents} · sandbox {run.sandbox_name} ({run.sandbox_reason}) · "
         f"{run.in_flight} at a time · results in {run.shown(str(place))}"
     )
-    return [line, *(f"note: {note}" for note in run.notes)]
+    return [line, *(f"note: {note}" for note in (*run.notes, *_timeout_notes(run.config)))]
+
+
+def say_header(run: BenchSession, n_items: int) -> None:
+    """Print the header once the job has its directory."""
+    reporter = run.config.pluginmanager.getplugin("terminalreporter")
+    if reporter is not None:
+        reporter.ensure_newline()
+        for line in header(run, n_items):
+            reporter.write_line(line)
+
+
+def _timeout_notes(config: pytest.Config) -> list[str]:
+    """Say that the limit of pytest-timeout, if there is one, is not for rollouts: it would count their wait too."""
+    if not config.pluginmanager.hasplugin("timeout"):
+        return []
+    sources = (config.getoption("timeout"), os.environ.get("PYTEST_TIMEOUT"), config.getini("timeout"))
+    limit = next((float(value) for value in sources if value not in (None, "")), 0.0)
+    if limit <= 0:
+        return []
+    advice = "--bf-agent-timeout and --bf-timeout-multiplier change them"
+    return [f"the timeout of {limit:g} s is not for rollouts, which have their tasks' limits; {advice}"]
 
 
 _SHOWN_NOTES = 5
@@ -73,12 +95,15 @@ class Controller:
         if ours and not self._expected:
             self._expected = ours
             self._check()
-            self._say_header(len(ours))
+            say_header(get_session(self._config), len(ours))
 
+    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take results out of reports."""
         if report.failed and is_of_task_file(report.nodeid) and not self._knows(report):
             self._lose(report)
+        if hasattr(report, "bf") and is_of_task_file(report.nodeid):
+            _name_in_junit(self._config, report, report.bf["task_name"])
         if hasattr(report, "bf") or self._results is not None:
             self._gathered().add(report)
         if report.when == "teardown" or report.failed:
@@ -92,6 +117,7 @@ class Controller:
         if missing and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
             self._notes.append(f"{len(missing)} rollouts never reported, for example {min(missing)}")
+        self._add_unreached(session)
         self._report(int(session.exitstatus))
         if self._is_incomplete and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
@@ -121,6 +147,23 @@ class Controller:
         error = ErrorInfo.of(BenchflowError(report.longreprtext.partition("\n")[0]), "create")
         result = no_rollout(run, cell, (task.parent.name, task.parent), error=error)
         report.bf = result.model_dump(mode="json")  # type: ignore[attr-defined]
+
+    def _add_unreached(self, session: pytest.Session) -> None:
+        """Count the rollouts that ran ahead of pytest when it was stopped: they were paid for."""
+        run = existing_run(self._config)
+        items = {item.nodeid: item for item in session.items if is_of_task_file(item.nodeid)}
+        known: Collection[str] = () if self._results is None else self._results.raw
+        unreached = {*(self._expected or items)}.difference(known)
+        if run is None or not run.has_job or not unreached:
+            return
+        from pytest_benchflow.jobs import latest_attempts, read_results
+
+        began = _iso(self._started)
+        stored = read_results(run.job.directory).results
+        ahead = latest_attempts(each for each in stored if each.key in unreached and each.started_at >= began)
+        if ahead:
+            quarantined = [nodeid for nodeid, item in items.items() if item.get_closest_marker("bf_quarantine")]
+            self._gathered().add_unreached(ahead, quarantined, selftest=run.settings.selftest)
 
     def _gathered(self) -> Results:
         if self._results is None:
@@ -200,14 +243,19 @@ class Controller:
         cells = [cell for cell in run.cells() if any(_is_of(name, cell.name) for name in names)]
         refuse_missing(run, cells, self._config.rootpath / self._expected[0].rpartition("::")[0])
 
-    def _say_header(self, n_items: int) -> None:
 
-        reporter = self._config.pluginmanager.getplugin("terminalreporter")
-        if reporter is not None:
-            run = get_session(self._config)
-            reporter.ensure_newline()
-            for line in header(run, n_items):
-                reporter.write_line(line)
+def _name_in_junit(config: pytest.Config, report: pytest.TestReport, task: str) -> None:
+    """Put the task before the agent in an item's JUnit name, which many readers show without the class name.
+
+    What `record_xml_attribute` does for tests that ask for it; a pytest release that keeps it elsewhere does without.
+    """
+    try:
+        from _pytest.junitxml import xml_key
+    except ImportError:
+        return
+    xml = config.stash.get(xml_key, None)
+    if xml is not None:
+        xml.node_reporter(report).add_attribute("name", f"{task}/{report.nodeid.rpartition('::')[2]}")
 
 
 def _is_of(name: str, cell: str) -> bool:

@@ -25,6 +25,8 @@ def judge(result: RolloutResult, *, must_fail: bool = False) -> Verdict:
     """Decide the outcome of an item; with `must_fail` (the nop agent in a self-test) passing is the failure."""
     if result.status == "skipped":
         return Verdict("skipped", result.skipped or "")
+    if result.status == "cancelled":
+        return Verdict("skipped", "the rollout was cancelled before it ended")
     if result.status == "error":
         return Verdict("error", error_text(result))
     if result.passed and must_fail:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from pytest_benchflow.plugin.outcome import judge
 from pytest_benchflow.plugin.stash import RESULT, existing_run, get_session
 
 if TYPE_CHECKING:
@@ -39,6 +40,13 @@ class Results:
             self.outcomes[report.nodeid] = "quarantined" if getattr(report, "bf_quarantine", False) else "passed"
         if report.nodeid in self.raw and self.outcomes[report.nodeid] != "quarantined":
             self._judge(report)
+
+    def add_unreached(self, results: Iterable[RolloutResult], quarantined: Collection[str], *, selftest: bool) -> None:
+        """Take rollouts that ended, or were cancelled, before pytest came to their items."""
+        for result in results:
+            kind = "cancelled" if result.cancelled else judge(result, must_fail=selftest and result.agent == "nop").kind
+            self.raw[result.key] = result.model_dump(mode="json")
+            self.outcomes[result.key] = "quarantined" if result.key in quarantined else kind
 
     def entries(self, order: Sequence[str]) -> list[Entry]:
         """Return the results as entries of the report, in the order of collection if it is known."""
@@ -111,6 +119,7 @@ def add_properties(item: pytest.Item, result: RolloutResult) -> None:
         "bf_tokens_output": result.tokens.output,
         "bf_tokens_cached": result.tokens.cached,
         "bf_cost_usd": result.cost_usd,
+        "bf_cost_partial": True if result.cost_is_partial else None,
         **{f"bf_seconds_{phase}": seconds for phase, seconds in result.timing.items()},
         "bf_task_digest": result.task_digest,
         "bf_rollout_dir": result.rollout_dir and str(result.rollout_dir),

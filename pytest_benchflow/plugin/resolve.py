@@ -51,7 +51,7 @@ def run_settings(config: pytest.Config, settings: Settings, job: RolloutFile | N
         require_writable(merged.json, "--bf-json" if config.getoption("bf_json") else "bf_json")
     if merged.selftest and config.getoption("bf_agent") is not None:
         raise UsageError("--bf-selftest runs nop and oracle", advice="take --bf-agent away")
-    return replace(merged, jobs_dir=config.rootpath / merged.jobs_dir)
+    return replace(merged, jobs_dir=config.invocation_params.dir / merged.jobs_dir)
 
 
 def choose_agents(settings: Settings, run: RunSettings, job: RolloutFile | None) -> tuple[AgentChoice, ...]:

@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import threading
+from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ import pytest
 
 from pytest_benchflow.core.errors import BenchflowError
 from pytest_benchflow.plugin.collection import gc_paused
+from pytest_benchflow.plugin.controller import say_header
 from pytest_benchflow.plugin.items import RolloutItem, definitions_of, fixture_info
 from pytest_benchflow.plugin.outcome import judge
 from pytest_benchflow.plugin.session import BenchSession, EngineProxy
@@ -77,6 +79,8 @@ class Ahead:
         self._run = run
         self._items = iter(items)
         self._futures: dict[str, Future[RolloutResult]] = {}
+        self._finished_at_once: deque[str] = deque()
+        """Items whose result was there when they were queued; each counts as unfinished until pytest reaches it."""
         self._n_unfinished = 0
         self._ended: SimpleQueue[None] = SimpleQueue()
 
@@ -89,18 +93,29 @@ class Ahead:
             if can_start_early(item):
                 self._futures[item.nodeid] = future = self._submit(item)
                 self._n_unfinished += 1
-                future.add_done_callback(lambda _: self._ended.put(None))
+                if future.done():
+                    self._finished_at_once.append(item.nodeid)
+                else:
+                    future.add_done_callback(lambda _: self._ended.put(None))
 
     def result_of(self, nodeid: str) -> RolloutResult | None:
         """Wait for a rollout that was queued; None if it was not."""
         future = self._futures.pop(nodeid, None)
         if future is None:
             return None
+        self._release(nodeid)
         while not future.done() or not self._ended.empty():
             self._ended.get()
             self._n_unfinished -= 1
             self.fill()
         return future.result()
+
+    def _release(self, nodeid: str) -> None:
+        """Count an item that needed no rollout as ended, and those before it, which pytest has passed by."""
+        if nodeid in self._finished_at_once:
+            while self._finished_at_once.popleft() != nodeid:
+                self._ended.put(None)
+            self._ended.put(None)
 
     def _submit(self, item: RolloutItem) -> Future[RolloutResult]:
         try:
@@ -124,6 +139,7 @@ def rollouts_in_flight(session: pytest.Session, run: BenchSession) -> Iterator[N
                     _check(run, items)
                     # Almost all of the package has been imported by now, and stays.
                     gc.freeze()
+                say_header(run, len(items))
                 run.ahead = Ahead(run, items)
                 run.ahead.fill()
             yield

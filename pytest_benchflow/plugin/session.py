@@ -261,6 +261,11 @@ class BenchSession:
             job.refuse_others({(cell.agent, cell.model) for cell in self.cells()}, is_of_task_file)
         return job
 
+    @property
+    def has_job(self) -> bool:
+        """Whether the job's directory has been made."""
+        return "job" in self.__dict__
+
     def cells(self, trials: tuple[int, ...] | None = None) -> list[Cell]:
         """Return the cells of a task that asks for so many trials of each scene; without trials, one cell of each."""
         repeats = trials or (1,) * max(1, len(self.scenes))
@@ -310,7 +315,7 @@ class BenchSession:
         """Stop everything that still runs; idempotent."""
         if self._engine is not None:
             self._engine.close()
-        if "job" in self.__dict__:
+        if self.has_job:
             self.job.close()
         if "_hook_thread" in self.__dict__:
             self._hook_thread.shutdown(wait=False, cancel_futures=True)
@@ -328,10 +333,13 @@ class BenchSession:
         """Return the task of a collected item, or the one that a test's `bf_task` marker names."""
         from pytest_benchflow.plugin.items import RolloutItem
 
-        path = Path(node.summary.file) if isinstance(node, RolloutItem) else marked_task(node)
-        return modified_task(node, self._load(path))
+        if isinstance(node, RolloutItem):
+            return modified_task(node, self._collected_task(Path(node.summary.file)))
+        from pytest_benchflow.tasks import load_task
 
-    def _load(self, path: Path) -> Task:
+        return modified_task(node, load_task(marked_task(node)))
+
+    def _collected_task(self, path: Path) -> Task:
         """Read a task file once for all its items, which follow each other."""
         from pytest_benchflow.tasks import load_task
 
@@ -356,9 +364,11 @@ class BenchSession:
 
     def run(self, config: RolloutConfig, task: Task | None = None) -> RolloutResult:
         """Run a whole rollout now, beside those that are queued."""
+        from pytest_benchflow.tasks import load_task
+
         with as_pytest_outcome():
             expect_type(config, RolloutConfig, "the configuration", "is")
-            task = task or self._load(config.task_path)
+            task = task or load_task(config.task_path)  # anew each time, for a test may change it between runs
             earlier = self._earlier(config, task)
             return earlier or self.engine.call(self.job.run(config, task, self.resources, self._on_phase))
 

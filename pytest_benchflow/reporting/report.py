@@ -15,7 +15,7 @@ from pytest_benchflow.jobs import Tally
 from pytest_benchflow.rollout import RolloutResult
 
 SCHEMA_VERSION = "1.0"
-Status = Literal["passed", "failed", "error", "skipped", "quarantined"]
+Status = Literal["passed", "failed", "error", "skipped", "quarantined", "cancelled"]
 
 
 class _Record(BaseModel):
@@ -42,6 +42,7 @@ class Group(_Record):
     errors: int
     skipped: int
     quarantined: int
+    cancelled: int = Field(default=0, description="stopped with the run before they ended")
     pass_rate: float | None = None
     pass_rate_interval: tuple[float, float] | None = None
     mean_reward: float | None = None
@@ -49,6 +50,7 @@ class Group(_Record):
     n_tool_calls: int = 0
     tokens: int | None = None
     cost_usd: float | None = None
+    cost_is_partial: bool = Field(default=False, description="whether the cost of some prompts is unknown")
     seconds: float = Field(description="time of all rollouts added up")
 
 
@@ -103,6 +105,7 @@ def _group(agent: str, model: str | None, scene: str | None, entries: Sequence[E
         errors=tally.n("error"),
         skipped=tally.n("skipped"),
         quarantined=tally.n("quarantined"),
+        cancelled=tally.n("cancelled"),
         pass_rate=tally.pass_rate,
         pass_rate_interval=tally.pass_rate_interval,
         mean_reward=tally.mean_reward,
@@ -110,5 +113,6 @@ def _group(agent: str, model: str | None, scene: str | None, entries: Sequence[E
         n_tool_calls=tally.n_tool_calls,
         tokens=tally.tokens,
         cost_usd=tally.cost_usd,
+        cost_is_partial=tally.cost_is_partial,
         seconds=round(tally.seconds, 3),
     )

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pytest_benchflow.reporting.report import Group
 
 _HEADINGS = (
-    "agent", "passed", "pass rate", "reward", "errors", "skipped", "quarantined", "tools", "tokens", "cost", "time"
+    "agent", "passed", "pass rate", "reward", "errors", "skipped", "quarantined", "cancelled", "tools", "tokens",
+    "cost", "time"
 )  # fmt: skip
 
 
@@ -29,9 +30,10 @@ def _row(group: Group) -> tuple[str, ...]:
         _errors(group),
         str(group.skipped) if group.skipped else "–",
         str(group.quarantined) if group.quarantined else "–",
+        str(group.cancelled) if group.cancelled else "–",
         str(group.n_tool_calls) if group.n_tool_calls else "–",
         "–" if group.tokens is None else f"{group.tokens:,}",
-        "–" if group.cost_usd is None else f"${group.cost_usd:.2f}",
+        "–" if group.cost_usd is None else f"${group.cost_usd:.2f}" + (" (partial)" if group.cost_is_partial else ""),
         _time(group.seconds),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 from collections.abc import Awaitable, Callable, Sequence
@@ -24,6 +25,7 @@ Kind = Literal["directory", "file"]
 Status = Literal["ok", "empty", "failed", "skipped"]
 
 _EXEC_TIMEOUT_SEC = 60.0
+_COPY_TIMEOUT_SEC = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,8 @@ async def _copy_out(
     status: Status = "skipped"
     if not any(_overlap(destination, other.destination) for other in entries if other.status != "skipped"):
         try:
-            kind = await _fetch(service_of(sandbox, artifact.service), source, into / destination)
+            async with asyncio.timeout(_COPY_TIMEOUT_SEC):
+                kind = await _fetch(service_of(sandbox, artifact.service), source, into / destination)
             status = "empty" if kind is None else "ok"
         except (OSError, BenchflowError):
             status = "failed"

@@ -29,7 +29,7 @@ class Outbox:
 
     async def deliver(self, turn: PlannedTurn) -> str:
         """Return the prompt of a turn after the messages to its role; a new scene starts without messages."""
-        if not turn.scene.outbox:
+        if not turn.has_outbox:
             return turn.prompt
         if turn.scene_index != self._scene:
             self._scene, self._mailbox = turn.scene_index, Mailbox()
@@ -38,7 +38,7 @@ class Outbox:
 
     async def collect(self, turn: PlannedTurn, user: str | int | None) -> None:
         """Collect the messages that a turn wrote; malformed files become notes."""
-        if not turn.scene.outbox:
+        if not turn.has_outbox:
             return
         messages, problems = await collect_outbox(
             self._sandbox,

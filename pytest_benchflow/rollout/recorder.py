@@ -6,7 +6,7 @@ import errno
 import json
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from itertools import count
@@ -42,6 +42,12 @@ N = TypeVar("N", int, float)
 
 _SHOWN_FILES = 5
 _MAX_ATTEMPTS = 10_000
+_STAGES = {
+    "environment_setup": ("setup", "start"),
+    "agent_setup": ("install_agent", "connect"),
+    "agent_execution": ("execute",),
+    "verifier": ("verify", "soft_verify"),
+}
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 #: Agents may send half a character; escaped like this it is still valid JSON.
 _ESCAPE = "backslashreplace"
@@ -126,6 +132,9 @@ class Recorder:
         self.notes: list[str] = []
         self.error: ErrorInfo | None = None
         self.skipped: str | None = None
+        self.is_cancelled = False
+        self.agent_fault: str | None = None
+        """Why there was nothing to verify, if that is the agent's doing."""
         self.is_written = False
         self._started_at = utc_now()
         self._start = time.monotonic()
@@ -226,7 +235,9 @@ class Recorder:
         agent_names, agent_versions = zip(*self.session_names, strict=True) if self.session_names else ((), ())
         last, usages = self.last_prompt_result, [result.usage for result in self.prompt_results]
         messages = [result.message for result in self.prompt_results if result.message]
-        rewards = None if self.error else self._rewards()
+        rewards = None if self.error or self.is_cancelled else self._rewards()
+        detail = self.agent_fault or (None if last is None else last.detail)
+        costs = [usage.cost_usd for usage in usages if usage.cost_usd is not None]
         return RolloutResult(
             task_name=self.task.name,
             task_path=str(self.task.path),
@@ -246,8 +257,9 @@ class Recorder:
             reward=primary_reward(rewards) if rewards else None,
             error=self.error and self.error.model_copy(update={"message": redact(self.error.message)}),
             skipped=self.skipped,
+            cancelled=self.is_cancelled,
             agent_outcome=None if last is None else last.outcome,
-            agent_detail=redact(last.detail) if last is not None and last.detail is not None else None,
+            agent_detail=redact(detail) if detail is not None else None,
             last_message=redact(shortened(messages[-1])) if messages else None,
             n_tool_calls=sum(result.n_tool_calls for result in self.prompt_results),
             n_prompts=len(self.prompts),
@@ -256,7 +268,8 @@ class Recorder:
                 output=_total(usage.output for usage in usages),
                 cached=_total(usage.cached for usage in usages),
             ),
-            cost_usd=_total(usage.cost_usd for usage in usages),
+            cost_usd=sum(costs) if costs else None,
+            cost_is_partial=0 < len(costs) < len(self.prompts),
             checks=self._check_summary(),
             verifier_tail=self.verifier_tail and redact(self.verifier_tail),
             steps=[
@@ -279,7 +292,7 @@ class Recorder:
             if self._trajectory is not None:
                 self._trajectory.close()
             if self.directory is not None:
-                write_json(self.directory / "timing.json", result.timing)
+                write_json(self.directory / "timing.json", {**_stages(result.timing), **result.timing})
                 write_json(self.directory / "result.json", result.model_dump(mode="json"))
         except OSError as error:
             if self.error is None:
@@ -311,6 +324,15 @@ class Recorder:
             return None
         failing = [*map(self.redactor.text, checks.failed)]
         return CheckSummary(passed=len(checks.passed), failed=len(checks.failed), failing=failing)
+
+
+def _stages(timing: Mapping[str, float]) -> dict[str, float]:
+    """Return the times of older releases' keys, each the sum of some phases; those that did not run are left out."""
+    return {
+        stage: round(sum(timing.get(phase, 0.0) for phase in phases), 4)
+        for stage, phases in _STAGES.items()
+        if any(phase in timing for phase in phases)
+    }
 
 
 def _total(numbers: Iterable[N | None]) -> N | None:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from pytest_benchflow.services import ServiceRegistry
     from pytest_benchflow.tasks import Task
 
+_KEPT_DIGESTS = 64
+
 
 class Resources:
     """Belongs to one event loop; close it when the last rollout has ended."""
@@ -30,7 +32,7 @@ class Resources:
         self.sandboxes = sandboxes
         self._services = services
         self._backends: dict[str, asyncio.Task[Backend]] = {}
-        self._digests: dict[str, str] = {}
+        self._digests: dict[Path, tuple[Task, str]] = {}
         self._contexts: dict[tuple[Path, str | None, Path | None], asyncio.Task[Path]] = {}
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
 
@@ -57,11 +59,14 @@ class Resources:
         return await asyncio.shield(self._backends[resolved])
 
     async def digest(self, task: Task) -> str:
-        """Return the content digest of a task, read from disk once per run."""
-        key = str(task.path)
-        if key not in self._digests:
-            self._digests[key] = await asyncio.to_thread(task.digest)
-        return self._digests[key]
+        """Return the content digest of a task, read from disk once for all rollouts that share the task's object."""
+        known, digest = self._digests.get(task.path, (None, ""))
+        if known is not task:
+            if len(self._digests) >= _KEPT_DIGESTS:
+                self._digests.clear()
+            digest = await asyncio.to_thread(task.digest)
+            self._digests[task.path] = task, digest
+        return digest
 
     async def build_context(self, task: Task, config: RolloutConfig) -> Path | None:
         """Return the build context of a task: its own, or the copy that the configuration asks for."""

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from pytest_benchflow.agents import AgentOutcome
 from pytest_benchflow.core.errors import BenchflowError, Category
-from pytest_benchflow.core.text import printable
+from pytest_benchflow.core.text import printable, with_cause
 from pytest_benchflow.core.types import Event
 
 TRAJECTORY = "trajectory/acp_trajectory.jsonl"
@@ -34,7 +34,8 @@ class ErrorInfo(_Record):
     @classmethod
     def of(cls, error: BenchflowError, phase: str) -> ErrorInfo:
         """Describe an error raised in `phase`."""
-        message = printable(str(error))
+        text = str(error)
+        message = printable(with_cause(text) if error.category is Category.BUILD else text)
         return cls(category=error.category, phase=error.phase or phase, message=message, retryable=error.retryable)
 
 
@@ -83,6 +84,7 @@ class RolloutResult(_Record):
     reward: float | None = None
     error: ErrorInfo | None = None
     skipped: str | None = Field(default=None, description="why the rollout was skipped")
+    cancelled: bool = Field(default=False, description="whether the run was stopped before the rollout ended")
     agent_outcome: AgentOutcome | None = None
     agent_detail: str | None = None
     last_message: str | None = Field(default=None, description="the last message of the agent, shortened")
@@ -90,6 +92,7 @@ class RolloutResult(_Record):
     n_prompts: int = 0
     tokens: Tokens = Tokens()
     cost_usd: float | None = None
+    cost_is_partial: bool = Field(default=False, description="whether the cost of some prompts is unknown")
     checks: CheckSummary | None = None
     verifier_tail: str | None = Field(default=None, description="the last lines the verifier printed")
     steps: list[StepResult] = []
@@ -100,8 +103,10 @@ class RolloutResult(_Record):
     rollout_dir: Path | None = None
 
     @property
-    def status(self) -> Literal["passed", "failed", "error", "skipped"]:
+    def status(self) -> Literal["passed", "failed", "error", "skipped", "cancelled"]:
         """The outcome in one word; this is the only place that decides it."""
+        if self.cancelled:
+            return "cancelled"
         if self.skipped is not None:
             return "skipped"
         if self.error is not None or self.reward is None:
@@ -126,7 +131,7 @@ class RolloutResult(_Record):
     @property
     def success(self) -> bool:
         """Whether the rollout was scored, whatever the score."""
-        return self.error is None and self.skipped is None
+        return self.error is None and self.skipped is None and not self.cancelled
 
     @property
     def total_tokens(self) -> int | None:

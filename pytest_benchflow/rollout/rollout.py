@@ -78,7 +78,12 @@ class Rollout:
 
     @classmethod
     async def create(cls, config: RolloutConfig, resources: Resources | None = None) -> Rollout:
-        """Load the task and make the rollout; nothing starts yet. Without `resources` it makes and closes its own."""
+        """Load the task and make the rollout; nothing starts yet.
+
+        Without a job name it gets a job named after the time; without `resources` it makes and closes its own.
+        """
+        if config.job_name is None:
+            config = replace(config, job_name=time.strftime("%Y-%m-%d__%H-%M-%S"))
         task = load_task(config.task_path)
         if resources is not None:
             return cls(config, resources, task)
@@ -265,7 +270,7 @@ class Rollout:
         except (Exception, CannotRunHere) as error:
             self.recorder.add_error(error)
         except BaseException:
-            self._interrupted = True
+            self._interrupted = self.recorder.is_cancelled = True
             await self.cleanup()
             raise
         # Before the clean-up, so that the result is on disk even if the clean-up fails.
@@ -282,7 +287,7 @@ class Rollout:
             if self.config.skip_verify:
                 await self._require_sessions().end()
                 continue
-            if not reaches_minimum(await self.verify(), step.min_reward):
+            if not reaches_minimum(await self.verify(), step.min_reward) or self._require_step_run().is_spoiled:
                 break
 
     async def _begin_step(self, step: TaskStep) -> None:
@@ -307,7 +312,7 @@ class Rollout:
         if self._user_loop is not None:
             await self._run_user_loop(self._user_loop, step, turns)
             return
-        sessions, outbox = self._require_sessions(), self._outbox()
+        sessions, outbox = self._require_sessions(), self._outbox(turns)
         last: PlannedTurn | None = None
         for turn in turns:
             if not sessions.is_open_for(turn.role) if last is None else session_key(last) != session_key(turn):
@@ -329,8 +334,8 @@ class Rollout:
             if loop.report is not None and self.recorder.directory is not None:
                 write_json(self.recorder.directory / "loop.json", loop.report)
 
-    def _outbox(self) -> Outbox | None:
-        if not any(scene.outbox for scene in self._scenes):
+    def _outbox(self, turns: Sequence[PlannedTurn]) -> Outbox | None:
+        if not any(turn.has_outbox for turn in turns):
             return None
         from pytest_benchflow.rollout.outbox import Outbox
 
@@ -426,9 +431,7 @@ def _scenes_of(config: RolloutConfig, task: Task) -> tuple[Scene, ...]:
 async def run_rollout(
     config: RolloutConfig, *, agents: AgentRegistry | None = None, sandboxes: SandboxRegistry | None = None
 ) -> RolloutResult:
-    """Run a whole rollout; without a job name it gets a job of its own, named after the time."""
-    if config.job_name is None:
-        config = replace(config, job_name=time.strftime("%Y-%m-%d__%H-%M-%S"))
+    """Run a whole rollout."""
     resources = Resources.with_defaults(agents, sandboxes)
     try:
         rollout = await Rollout.create(config, resources)

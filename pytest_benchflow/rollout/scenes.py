@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pytest_benchflow.agents import FREE_AGENTS
 from pytest_benchflow.core.errors import BadValue
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 INSTRUCTION = "@instruction"
 FALLBACK_PROMPT = "Solve the task that is described in /instruction.md."
 READ_ONLY = "read-only"
+_OUTBOX = ".outbox/"
 
 Capabilities: TypeAlias = "Mapping[str, object] | Sequence[str]"
 
@@ -63,8 +64,8 @@ class Scene:
     turns: Sequence[Turn] = ()
     """None at all means one turn per role."""
     skills_dir: str | Path | None = None
-    outbox: bool = False
-    """Whether roles can leave messages for each other in `/app/.outbox`."""
+    outbox: bool | Literal["auto"] = "auto"
+    """Whether roles can leave messages for each other in `/app/.outbox`; `auto` if a prompt tells them to."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "roles", tuple(self.roles))
@@ -117,6 +118,7 @@ class PlannedTurn:
     role: Role
     turn_index: int
     prompt: str
+    has_outbox: bool = False
 
     @property
     def id(self) -> str:
@@ -142,9 +144,14 @@ def plan_turns(
 
     def planned() -> Iterator[PlannedTurn]:
         for scene_index, scene in enumerate(scenes):
-            for turn_index, turn in enumerate(scene.effective_turns):
-                role = scene.role(turn.role)
-                yield PlannedTurn(scene_index, scene, role, turn_index, _prompt(scene, role, turn, base, prompt_for))
+            roles = [scene.role(turn.role) for turn in scene.effective_turns]
+            prompts = [
+                _prompt(scene, role, turn, base, prompt_for)
+                for role, turn in zip(roles, scene.effective_turns, strict=True)
+            ]
+            has_outbox = _has_outbox(scene, [prompt for prompt in prompts if prompt is not base])
+            for turn_index, (role, prompt) in enumerate(zip(roles, prompts, strict=True)):
+                yield PlannedTurn(scene_index, scene, role, turn_index, prompt, has_outbox)
 
     return tuple(planned())
 
@@ -198,6 +205,8 @@ def _check(scene: Scene) -> None:
         _check_role(where, role)
     for turn in scene.turns:
         scene.role(turn.role)
+    if scene.outbox not in (True, False, "auto"):
+        raise BadValue(f"outbox of {where} is {scene.outbox!r}", advice="give auto, true or false")
 
 
 def _check_role(where: str, role: Role) -> None:
@@ -226,6 +235,13 @@ def _prompt(scene: Scene, role: Role, turn: Turn, base: str, prompt_for: PromptF
     if composed is not None:
         return composed
     return base if turn.prompt is None else turn.prompt
+
+
+def _has_outbox(scene: Scene, prompts: Iterable[str]) -> bool:
+    """Return whether a scene has an outbox; its own prompts decide, for a task may have files of that name."""
+    if scene.outbox == "auto":
+        return len(scene.roles) > 1 and any(_OUTBOX in prompt for prompt in prompts)
+    return scene.outbox
 
 
 def _twice(names: Iterable[str]) -> str | None:

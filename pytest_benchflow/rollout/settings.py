@@ -306,7 +306,11 @@ class RunSettings:
         shown="auto",
     )
     jobs_dir: Path = setting(
-        Path("jobs"), PathTo(), "directory that job directories go to", option="--bf-jobs-dir", metavar="DIR"
+        Path("jobs"),
+        PathTo(),
+        "directory that job directories go to, by default below the one pytest was started in",
+        option="--bf-jobs-dir",
+        metavar="DIR",
     )
     job_name: str | None = setting(
         None,

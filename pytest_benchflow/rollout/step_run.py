@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -14,12 +15,13 @@ from typing import TYPE_CHECKING, cast
 from pytest_benchflow.agents import AgentOutcome
 from pytest_benchflow.configfile import resolve_env
 from pytest_benchflow.core.errors import BenchflowError, RewardError, SandboxError, VerifierError
+from pytest_benchflow.core.text import exit_status, one_line
 from pytest_benchflow.rollout.artifacts import ArtifactEntry, copy_artifacts_in, copy_artifacts_out
 from pytest_benchflow.rollout.config import verifier_limit
 from pytest_benchflow.rollout.recorder import write_text
 from pytest_benchflow.rollout.setup import run_command, run_setup_commands, verifier_spec, wait_until_healthy
 from pytest_benchflow.sandboxes import MAIN, service_of, stop_main
-from pytest_benchflow.verify import OUTPUT, Verification, Verifier, output_tail
+from pytest_benchflow.verify import OUTPUT, EnvironmentSpoiled, Verification, Verifier, output_tail
 
 if TYPE_CHECKING:
     from pytest_benchflow.core.network import Network
@@ -30,6 +32,13 @@ if TYPE_CHECKING:
 
 
 _RECOVER_TIMEOUT_SEC = 30.0
+_COPY_TIMEOUT_SEC = 300.0
+_LOOK_TIMEOUT_SEC = 60.0
+_ARTIFACTS = "/logs/artifacts"
+_INTACT = "intact"
+_SIGNALS = 128
+# What the shell does by itself, without a program that the agent may have removed.
+_LOOK = f'for d in /logs /logs/agent /logs/artifacts; do [ -L "$d" ] && echo "$d"; done; echo {_INTACT}'
 _MAX_OUTPUT_CHARS = 64_000
 
 
@@ -67,6 +76,10 @@ class StepRun:
     _network: Network | None = field(default=None, init=False)
     _verifier_sandbox: Sandbox | None = field(default=None, init=False)
     _copied: TaskStep | None = field(default=None, init=False)
+    _links: tuple[str, ...] = field(default=(), init=False)
+    """Directories for logs that the agent replaced by links, which are not followed."""
+    is_spoiled: bool = field(default=False, init=False)
+    """Whether the agent left an environment that no later step could work in."""
 
     @property
     def is_last(self) -> bool:
@@ -95,17 +108,61 @@ class StepRun:
         """Copy the agent's logs and artifacts out, then run the hidden tests, here or in a sandbox of their own."""
         separate = self.step.verifier.mode == "separate"
         await self.set_network(self.task.config.environment.network if separate else self.step.verifier.network)
+        try:
+            self._links = await self._log_links()
+        except EnvironmentSpoiled as error:
+            if not separate:
+                return self._blame_agent(error)
+            self._links = ("/logs",)
         entries = await self._collect(ends_main=separate and self.is_last)
         into = self.output / "verifier"
         try:
             verifier = self._verifier(await self._fresh_sandbox(entries) if separate else self.sandbox)
             verified = await verifier.run(into)
+        except EnvironmentSpoiled as error:
+            if separate:
+                raise
+            return self._blame_agent(error)
         finally:
             self.recorder.verifier_tail = output_tail(into)
             await self.stop()
         if not separate and not self.is_last:
             await verifier.clear()
         return verified
+
+    async def _log_links(self) -> tuple[str, ...]:
+        """Return which directories for logs are links now; a sandbox that lives and has no shell left is spoiled."""
+        try:
+            done = await self.sandbox.exec(_LOOK, user=0, cwd="/", timeout_sec=_LOOK_TIMEOUT_SEC)
+        except TimeoutError:
+            raise SandboxError(f"the sandbox did not answer within {_LOOK_TIMEOUT_SEC:g} s") from None
+        except SandboxError as error:
+            if await self._is_alive():
+                raise EnvironmentSpoiled(error.message) from None
+            raise
+        *links, last = done.stdout.splitlines() or [""]
+        if last != _INTACT and 0 <= done.return_code < _SIGNALS:
+            why = one_line(done.stderr) or f"it {exit_status(done.return_code)} and did nothing"
+            raise EnvironmentSpoiled(f"bash does not work any more: {why}")
+        return tuple(links)
+
+    async def _is_alive(self) -> bool:
+        """Return whether the sandbox still moves files, for which it needs no program of the image."""
+        with tempfile.TemporaryDirectory(prefix="bf-look-") as scratch:
+            try:
+                await self.sandbox.download_file("/etc/hostname", Path(scratch) / "file")
+            except (FileNotFoundError, IsADirectoryError):
+                return True
+            except (OSError, BenchflowError):
+                return False
+        return True
+
+    def _blame_agent(self, error: EnvironmentSpoiled) -> Verification:
+        """Return the lowest reward for an agent that left nothing to verify."""
+        self.is_spoiled = True
+        self.recorder.agent_fault = f"left an environment that cannot be verified: {error.message}"
+        lowest = self.step.verifier.reward_range
+        return Verification({"reward": 0.0 if lowest is None else lowest[0]}, None)
 
     async def soft_verify(self, into: Path) -> SoftVerification:
         """Run the hidden tests between two rounds; what keeps them from giving a reward is returned, not raised."""
@@ -166,6 +223,9 @@ class StepRun:
         if last is not None and last.outcome is AgentOutcome.NONZERO_EXIT:
             write_text(self.output / "agent" / "exit-code.txt", f"{last.detail}\n")
         hooks, artifacts = self.step.verifier.collect, self.step.artifacts
+        if self._is_linked(_ARTIFACTS):
+            artifacts = tuple(each for each in artifacts if each.source != _ARTIFACTS)
+            self.recorder.notes.append(f"{_ARTIFACTS} is a link of the agent's, and not copied")
         await self._try_hooks([hook for hook in hooks if hook.service == MAIN])
         sidecars = [hook for hook in hooks if hook.service != MAIN]
 
@@ -180,13 +240,22 @@ class StepRun:
 
     async def _copy_logs(self) -> None:
         self._copied = self.step
+        if self._is_linked("/logs/agent"):
+            self.recorder.notes.append("/logs/agent is a link of the agent's, and not copied")
+            return
         try:
-            await self.sandbox.download_dir("/logs/agent", self.output / "agent")
+            async with asyncio.timeout(_COPY_TIMEOUT_SEC):
+                await self.sandbox.download_dir("/logs/agent", self.output / "agent")
+        except TimeoutError:
+            self.recorder.notes.append(f"/logs/agent could not be copied within {_COPY_TIMEOUT_SEC:g} s")
         except FileNotFoundError:
             self.recorder.notes.append("the agent removed /logs/agent")
         except SandboxError as error:
             # Too many logs must not turn a rollout into an error; if the sandbox is gone, the verifier will say so.
             self.recorder.notes.append(f"/logs/agent could not be copied: {error.message}")
+
+    def _is_linked(self, directory: str) -> bool:
+        return directory in self._links or "/logs" in self._links
 
     async def _try_hooks(self, hooks: Sequence[CollectHook]) -> None:
         """Run collect hooks in their services; the failure of one becomes a note."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,9 +54,14 @@ _LARGEST = 1e100
 """Beyond this, sums over many rollouts would overflow."""
 
 
-def read_rewards(directory: Path, within: tuple[float, float] | None = None) -> dict[str, float]:
-    """Return the rewards in a verifier's log directory, all of them within the range that the task declares."""
-    rewards = _read(directory)
+def read_rewards(
+    directory: Path, within: tuple[float, float] | None = None, ending: str | None = None
+) -> dict[str, float]:
+    """Return the rewards in a verifier's log directory, all of them within the range that the task declares.
+
+    `ending` is how the verifier ended, which the error tells if it left none.
+    """
+    rewards = _read(directory, ending)
     for key, value in rewards.items():
         if within is not None and not within[0] <= value <= within[1]:
             raise RewardError(
@@ -65,12 +71,12 @@ def read_rewards(directory: Path, within: tuple[float, float] | None = None) -> 
     return rewards
 
 
-def _read(directory: Path) -> dict[str, float]:
+def _read(directory: Path, ending: str | None) -> dict[str, float]:
     """Read the files; `reward.json` beats `reward.txt`, and both must agree."""
     as_json, as_txt = directory / REWARD_JSON, directory / REWARD_TXT
     has_json, has_txt = _is_file(as_json), _is_file(as_txt)
     if not has_json and not has_txt:
-        raise RewardError(_nothing_found(directory), advice="let test.sh write /logs/verifier/reward.txt")
+        raise RewardError(_nothing_found(directory, ending), advice="let test.sh write /logs/verifier/reward.txt")
     if not has_json:
         return {"reward": parse_txt(_text(as_txt))}
     rewards = parse_json(_text(as_json))
@@ -100,7 +106,7 @@ def parse_json(text: str) -> dict[str, float]:
     if not text:
         raise RewardError("reward.json is empty", advice='write an object of numbers, for example {"reward": 1.0}')
     try:
-        data: object = json.loads(text)
+        data: object = json.loads(text, object_pairs_hook=_unique)
     except (ValueError, RecursionError):
         raise RewardError(f"reward.json is not JSON: {_shown(text)}") from None
     if not isinstance(data, dict):
@@ -108,6 +114,14 @@ def parse_json(text: str) -> dict[str, float]:
     if not data:
         raise RewardError("reward.json holds no key", advice='write at least {"reward": NUMBER}')
     return {key: _number(key, value) for key, value in data.items()}
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Return an object of JSON; a key that stands there twice would hide a value."""
+    for key, count in Counter(key for key, _ in pairs).items():
+        if count > 1:
+            raise RewardError(f"reward.json has the key {one_line(key)} {count} times", advice="write it once")
+    return dict(pairs)
 
 
 def _number(key: str, value: object) -> float:
@@ -133,10 +147,11 @@ def _refuse_disagreement(from_json: float, from_txt: float) -> None:
         )
 
 
-def _nothing_found(directory: Path) -> str:
+def _nothing_found(directory: Path, ending: str | None) -> str:
     names = sorted(one_line(p.name) for p in directory.iterdir()) if directory.is_dir() else []
     seen = f"it holds {', '.join(names[:8])}" if names else "it is empty"
-    return f"the verifier left no reward.txt or reward.json in /logs/verifier ({seen})"
+    how = f"; it {ending}" if ending else ""
+    return f"the verifier left no reward.txt or reward.json in /logs/verifier ({seen}){how}"
 
 
 def _is_file(path: Path) -> bool:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_benchflow.core.errors import BenchflowError, VerifierError
-from pytest_benchflow.core.text import tail
+from pytest_benchflow.core.text import exit_status, last_line, tail
 from pytest_benchflow.sandboxes import empty_dirs_script, exec_checked, upload_selected
 from pytest_benchflow.verify.rewards import Checks, read_checks, read_rewards
 
@@ -20,9 +21,18 @@ if TYPE_CHECKING:
     from pytest_benchflow.tasks import TaskStep
 
 
+class EnvironmentSpoiled(VerifierError):
+    """The agent left an environment in which nothing can be verified: its own failure, not the harness's."""
+
+
 LOGS = "/logs/verifier"
 OUTPUT = "test-stdout.txt"
 _STEP_TIMEOUT_SEC = 180.0
+_LOGS_MADE_ANEW = "if [ -L /logs ] || [ ! -d /logs ]; then rm -rf -- /logs && mkdir /logs || exit 1; fi\n"
+_MACHINE_FAULT = re.compile(
+    r"No space left|quota exceeded|Input/output error|Cannot allocate|temporarily unavailable|Too many open files",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +61,14 @@ class Verifier:
         """Run the tests and return the reward; whatever keeps them from giving one is an error, never a zero."""
         await self._prepare()
         try:
-            await self._run_script()
+            status = await self._run_script()
         except BenchflowError:
             with suppress(BenchflowError):  # what went wrong first is what the reader has to know
                 await self._collect(into)
             raise
         await self._collect(into)
-        return Verification(read_rewards(into, self.step.verifier.reward_range), read_checks(into))
+        ending = _ending(status, into / OUTPUT)
+        return Verification(read_rewards(into, self.step.verifier.reward_range, ending), read_checks(into))
 
     async def clear(self) -> None:
         """Take tests and results away again, so that the next step's agent sees neither."""
@@ -66,26 +77,30 @@ class Verifier:
     async def _prepare(self) -> None:
         workspace = _made_anew(getattr(self.sandbox, "workdir", "/"))
         if not self.upload:
-            await self._must(empty_dirs_script(LOGS) + workspace, "empty /logs/verifier")
+            script = _LOGS_MADE_ANEW + empty_dirs_script(LOGS) + workspace
+            await self._must(script, "empty /logs/verifier", error=_spoiled)
             return
-        script = empty_dirs_script(LOGS, private=self.target) + workspace
+        script = _LOGS_MADE_ANEW + empty_dirs_script(LOGS, private=self.target) + workspace
         if self.target != "/tests":
             script += f"\nrm -rf /tests && ln -s {self.target} /tests"
-        await self._must(script, "empty /logs/verifier")
+        await self._must(script, "empty /logs/verifier", error=_spoiled)
         for directory in self.step.tests_dirs:
             await upload_selected(self.sandbox, directory, self.target, self.step.left_out.get(directory, ()))
         if not all(_is_executable(directory / self.step.test_script) for directory in self.step.tests_dirs):
             await self._must(f"chmod +x {shlex.quote(self._script)}", "make the test script executable")
 
-    async def _run_script(self) -> None:
+    async def _run_script(self) -> int:
         command = f"{shlex.quote(self._script)} >{LOGS}/{OUTPUT} 2>&1 </dev/null"
         try:
-            await self.sandbox.exec(command, user=self.step.verifier.user, env=self.env, timeout_sec=self.timeout_sec)
+            done = await self.sandbox.exec(
+                command, user=self.step.verifier.user, env=self.env, timeout_sec=self.timeout_sec
+            )
         except TimeoutError:
             raise VerifierError(
                 f"the verifier did not end within {self.timeout_sec:g} s",
                 advice="raise [verifier] timeout_sec or use --bf-timeout-multiplier",
             ) from None
+        return done.return_code
 
     async def _collect(self, into: Path) -> None:
         try:
@@ -96,18 +111,29 @@ class Verifier:
             reason = error.strerror or str(error)
             raise VerifierError(f"what the verifier left in /logs/verifier cannot be kept: {reason}") from None
 
-    async def _must(self, script: str, what: str) -> None:
+    async def _must(self, script: str, what: str, error: Callable[[str], VerifierError] = VerifierError) -> None:
         limit = _STEP_TIMEOUT_SEC
-        await exec_checked(self.sandbox, script, what, cwd="/", timeout_sec=limit, error=VerifierError)
+        await exec_checked(self.sandbox, script, what, cwd="/", timeout_sec=limit, error=error)
 
     @property
     def _script(self) -> str:
         return f"{self.target}/{self.step.test_script}"
 
 
+def _spoiled(message: str) -> VerifierError:
+    """Blame the agent for what worked before it came, unless the message speaks of the machine."""
+    return VerifierError(message) if _MACHINE_FAULT.search(message) else EnvironmentSpoiled(message)
+
+
 def output_tail(directory: Path) -> str | None:
     """Return the last lines the verifier printed."""
     return tail(directory / OUTPUT)
+
+
+def _ending(status: int, output: Path) -> str:
+    """Say how the verifier ended and what it said last, for a reader who expected a reward."""
+    last = last_line(tail(output) or "")
+    return exit_status(status) + (f", and its last line is {last}" if last else " and printed nothing")
 
 
 def _made_anew(directory: str) -> str:

@@ -104,7 +104,7 @@ def test_a_file_that_cannot_be_read_is_one_error(tmp_path: Path, content: str | 
     if content is not None:
         path.write_text(content)
     with pytest.raises(UsageError, match=re.escape(f"{path}: {message}")):
-        read_manifest(path)
+        read_manifest(str(path))
 
 
 def test_a_manifest_of_benchflow_says_the_same() -> None:

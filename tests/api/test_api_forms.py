@@ -42,6 +42,7 @@ from pytest_benchflow.agents import AgentRegistry
 from pytest_benchflow.api.environment import Environment
 from pytest_benchflow.api.run import Agent, Runtime, RuntimeConfig, run
 from pytest_benchflow.api.sdk import SDK
+from pytest_benchflow.core import errors
 from pytest_benchflow.core.errors import UsageError
 from pytest_benchflow.rollout import make_config
 
@@ -86,6 +87,17 @@ def test_names_of_older_releases_are_the_same_objects() -> None:
 def test_every_public_name_is_there(name: str) -> None:
     assert getattr(pytest_benchflow, name) is not None
     assert name in dir(pytest_benchflow)
+
+
+def test_every_error_that_a_caller_can_catch_is_public() -> None:
+    classes = {
+        name for name, value in vars(errors).items() if isinstance(value, type) and value.__module__ == errors.__name__
+    }
+    assert classes - {"BadValue", "BadType"} <= {*pytest_benchflow.__all__}
+    assert issubclass(pytest_benchflow.HandshakeError, pytest_benchflow.ACPError)
+    assert issubclass(pytest_benchflow.AgentError, pytest_benchflow.ACPError)
+    assert pytest_benchflow.AgentInstallError is pytest_benchflow.InstallError
+    assert pytest_benchflow.SandboxExecResult is pytest_benchflow.ExecResult
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
@@ -382,6 +394,14 @@ async def test_a_rollout_is_driven_phase_by_phase(task: Path, coder: FakeAgent) 
         await trial.cleanup()
         await trial.cleanup()
     assert trial.result.reward == 1.0
+    directory = trial.result.rollout_dir
+    assert directory is not None
+    assert (directory.parents[1], directory.name) == (Path("jobs"), "by-hand")
+    timing = json.loads((directory / "timing.json").read_text())
+    assert timing["environment_setup"] == pytest.approx(timing["setup"] + timing["start"])
+    assert timing["agent_setup"] == pytest.approx(timing["install_agent"] + timing["connect"])
+    assert (timing["agent_execution"], timing["total"] > 0) == (timing["execute"], True)
+    assert timing["verifier"] == pytest.approx(timing["verify"] + timing["soft_verify"])
     assert coder.heard == [["$ true", "$ false", DO_IT]]
 
 

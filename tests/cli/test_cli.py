@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -291,3 +292,11 @@ def test_check_names_everything_that_nobody_may_read(tmp_path: Path, make_task: 
         "  and 1 more: listed",
     ]
     assert done.stdout == "5 tasks, 5 broken\n"
+
+
+def test_a_reader_that_stops_reading_ends_a_command_quietly() -> None:
+    command = f"{shlex.quote(sys.executable)} -c 'from pytest_benchflow.cli.main import main; exit(main())' schema"
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command} | true"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (141, "")

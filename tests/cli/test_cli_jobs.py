@@ -59,3 +59,14 @@ def test_a_directory_without_results_says_so(tmp_path: Path, capsys: pytest.Capt
     err = capsys.readouterr().err
     assert f"{tmp_path}/result.json cannot be read" in err
     assert f"there is no result in {tmp_path}; name a job" in err
+
+
+def test_rollouts_without_a_result_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    killed = tmp_path / "jobs/mine/hello__1a2b3c4d"
+    (killed / "artifacts/app").mkdir(parents=True)
+    (killed / "config.json").write_text('{"rollout_name": "hello__1a2b3c4d"}')
+    (killed / "artifacts/app/config.json").write_text('{"theirs": 1}')
+    assert main(["metrics", str(tmp_path / "jobs")]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == f"{killed} has no result: it was killed, or still runs"
+    assert lines[1].startswith("there is no result in ")

@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from pytest_benchflow.core.text import distinct_names, printable, tail
+from pytest_benchflow.core.text import (
+    distinct_names,
+    exit_status,
+    last_line,
+    printable,
+    tail,
+    with_cause,
+    without_progress,
+)
 
 
 @pytest.mark.parametrize(
@@ -83,3 +91,89 @@ def test_names_are_told_apart_by_as_much_of_their_paths_as_it_takes() -> None:
         ("x", "/u/b/x"): "x (u/b/x)",
     }
     assert distinct_names([("n", "x"), ("n", "a/x")]) == {("n", "x"): "n (x)", ("n", "a/x"): "n (a/x)"}
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (1, "exited with 1"),
+        (127, "exited with 127"),
+        (128, "exited with 128"),
+        (255, "exited with 255"),
+        (137, "was killed by SIGKILL"),
+        (143, "was killed by SIGTERM"),
+        (-9, "was killed by SIGKILL"),
+    ],
+)
+def test_an_exit_status_is_told_as_what_it_means(code: int, words: str) -> None:
+    assert exit_status(code) == words
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "     ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━ 12.3/12.3 MB 9.1 MB/s eta 0:00:00",
+        "######################################################################## 100.0%",
+        "  % Total    % Received % Xferd  Average Speed   Time    Time     Time  Current",
+        "                                 Dload  Upload   Total   Spent    Left  Speed",
+        "  0     0    0     0    0     0      0      0 --:--:-- --:--:-- --:--:--     0",
+        " 45%",
+        "50%\r 99%\r100%",
+        "Compressing 10%\r",
+    ],
+)
+def test_bars_and_meters_are_left_out(line: str) -> None:
+    assert without_progress(f"before\n{line}\nafter: 50% of 1 2 3 files\n") in (
+        ["before", "after: 50% of 1 2 3 files"],
+        ["before", "Compressing 10%", "after: 50% of 1 2 3 files"],
+    )
+
+
+def test_the_last_line_is_what_a_terminal_would_show_last() -> None:
+    assert last_line("first\nloading\rdone\n 100%\n\n") == "done"
+    assert last_line(" 100%\n") is None
+
+
+@pytest.mark.parametrize(
+    ("output", "cause"),
+    [
+        (
+            "Collecting nope\nERROR: Could not find a version that satisfies the requirement nope\n"
+            "ERROR: No matching distribution found for nope\n[notice] A new release of pip is available",
+            "ERROR: Could not find a version that satisfies the requirement nope",
+        ),
+        (
+            "debconf: unable to initialize frontend: Dialog\nReading state information...\n"
+            "E: Unable to locate package nope",
+            "E: Unable to locate package nope",
+        ),
+        (
+            "npm error code E404\nnpm error 404 Not Found - GET https://r/nope\nnpm error 404 Note that you can\n"
+            "npm error A complete log of this run can be found in: /x",
+            "npm error 404 Not Found - GET https://r/nope",
+        ),
+        (
+            "gcc -c a.c\na.c:1:10: fatal error: missing.h: No such file or directory\nmake: *** [all] Error 1",
+            "a.c:1:10: fatal error: missing.h: No such file or directory",
+        ),
+        (
+            "  error: subprocess-exited-with-error\n  × Building wheel\n  error: command 'gcc' failed: No such file",
+            "error: command 'gcc' failed: No such file",
+        ),
+        (
+            "WARNING: Retrying after Failed to establish a connection\nTraceback (most recent call last):\n"
+            "ModuleNotFoundError: No module named 'x'",
+            "ModuleNotFoundError: No module named 'x'",
+        ),
+        ("#8 0.312 /bin/sh: 1: uvx: not found", "/bin/sh: 1: uvx: not found"),
+        ("one\ntwo", "two"),
+    ],
+)
+def test_the_cause_of_a_failure_stands_behind_what_failed(output: str, cause: str) -> None:
+    first, *rest = with_cause("Dockerfile:3: RUN x: exit status 1\n" + output).split("\n")
+    assert first == f"Dockerfile:3: RUN x: exit status 1: {cause}"
+    assert len(rest) == len(output.split("\n")) - 1
+
+
+def test_a_failure_without_output_stays_as_it_is() -> None:
+    assert with_cause("Dockerfile:3: COPY x: is missing") == "Dockerfile:3: COPY x: is missing"

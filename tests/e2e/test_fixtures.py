@@ -90,6 +90,30 @@ def test_python_tests_use_the_chain(python_tests: pytest.RunResult) -> None:
     }
 
 
+def test_a_task_that_a_test_changes_is_read_again(project: Project) -> None:
+    project.task("tasks/one")
+    project.write(
+        {
+            "test_python.py": """
+            import pytest
+
+            pytestmark = pytest.mark.bf_task("tasks/one")
+
+            def test_runs(bf_run, bf_config, bf_task):
+                first = bf_run(bf_config)
+                (bf_task.path / "instruction.md").write_text("Something else.")
+                second = bf_run(bf_config)
+                assert first.task_digest != second.task_digest
+                assert "Something else." in (second.rollout_dir / "prompts.json").read_text()
+
+            def test_the_next_one(bf_task):
+                assert bf_task.steps[0].instruction == "Something else."
+            """
+        }
+    )
+    project.run("test_python.py").assert_outcomes(passed=2)
+
+
 def test_strict_asyncio_mode_needs_nothing_but_its_own_mark(project: Project) -> None:
     project.task("tasks/one")
     project.write(

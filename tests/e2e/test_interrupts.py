@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -12,7 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from bots import BOTS
 from project import Project, wait_for
+
+from pytest_benchflow.cli.main import main
 
 
 @dataclass
@@ -161,3 +165,38 @@ def test_the_first_failure_stops_what_else_runs(project: Project) -> None:
     assert done.ret == pytest.ExitCode.TESTS_FAILED
     done.stdout.fnmatch_lines(["*stopping after 1 failures*"])
     assert not sleepers(seconds)
+
+
+WAIT = """
+import time
+from pathlib import Path
+
+
+def pytest_bf_rollout_result(result):
+    jobs, deadline = Path("jobs"), time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if [*jobs.glob("*/b-passes__*/result.json")] and [*jobs.glob("*/c-sleeps__*/prompts.json")]:
+            return
+        time.sleep(0.05)
+"""
+
+
+def test_what_ran_ahead_of_the_stop_is_in_the_table_with_its_cost(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project.write({"conftest.py": BOTS + WAIT})
+    project.task("tasks/a-fails", instruction="COST: 0.25")
+    project.task("tasks/b-passes", instruction="RUN: echo done > done.txt\nCOST: 0.5")
+    project.task("tasks/c-sleeps", instruction="RUN: sleep 1000")
+    done = project.run("tasks", "-x", "--bf-agent=bot", "--bf-concurrency=3", "--bf-json=r.json")
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(["agent * cancelled * cost *", "bot *1 of 2 * 1 * $0.75 (partial) *"])
+    assert [result["cancelled"] for result in project.results().values()] == [False, False, True]
+    report = json.loads((project.root / "r.json").read_text())
+    assert [rollout["status"] for rollout in report["rollouts"]] == ["failed", "passed", "cancelled"]
+    assert [(row["rollouts"], row["errors"], row["cancelled"]) for row in report["summary"]] == [(3, 0, 1)]
+    capsys.readouterr()
+    assert main(["metrics", str(project.root / "jobs"), "--json"]) == 0
+    metrics = json.loads(capsys.readouterr().out)
+    assert [metrics[key] for key in ("total", "passed", "failed", "errored", "cancelled")] == [2, 1, 1, 0, 1]
+    assert (metrics["total_cost_usd"], metrics["cost_is_partial"]) == (0.75, True)

@@ -174,3 +174,27 @@ def test_hooks_and_task_files_are_for_pytests_own_thread(project: Project) -> No
     done = project.run("tasks", "--bf-concurrency=1", "-s")
     done.assert_outcomes(passed=6)
     done.stdout.fnmatch_lines(["*foreign: []"])
+
+
+def test_a_continued_job_reads_its_tasks_a_few_ahead(project: Project) -> None:
+    for number in range(12):
+        project.task(f"tasks/{number:02}")
+    project.run("tasks", "--bf-job-name=mine").assert_outcomes(passed=12)
+    project.write(
+        {
+            "conftest.py": """
+            CALLS = []
+
+
+            def pytest_bf_modify_config(config, task):
+                CALLS.append(task.name)
+
+
+            def pytest_bf_rollout_result(result):
+                print(f"at {result.task_name}: {len(CALLS)} read")
+            """
+        }
+    )
+    done = project.run("tasks", "--bf-resume", "--bf-concurrency=1", "-s")
+    done.assert_outcomes(passed=12)
+    done.stdout.fnmatch_lines(["*at 00: 3 read*", "*at 05: 8 read*", "*at 11: 12 read*"])

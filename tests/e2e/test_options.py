@@ -299,6 +299,24 @@ def test_the_environment_of_agent_and_verifier_can_be_given(project: Project) ->
 
 
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one-process", "two-workers"])
+def test_results_go_where_pytest_was_started_and_the_header_names_the_directory_really_used(
+    project: Project, workers: tuple[str, ...]
+) -> None:
+    project.task("tasks/one")
+    project.write(
+        {
+            "job.yaml": "agent: oracle\nsandbox: local\ntasks: tasks\njob_name: nightly\n",
+            "below/jobs/nightly/job.json": '{"run": "1a2b", "created": 0}',
+        }
+    )
+    done = project.run("--bf-config=../job.yaml", *workers, cwd=project.root / "below")
+    done.assert_outcomes(passed=1)
+    done.stdout.fnmatch_lines(["benchflow: 1 rollout * results in jobs/nightly-2", "results: jobs/nightly-2"])
+    assert [*project.root.glob("below/jobs/nightly-2/one__*/result.json")]
+    assert not (project.root / "jobs").exists()
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one-process", "two-workers"])
 def test_a_job_name_that_is_taken_is_refused_before_anything_runs(project: Project, workers: tuple[str, ...]) -> None:
     project.task("tasks/one")
     project.write({"jobs/mine/job.json": '{"run": "1a2b", "created": 0}'})

@@ -39,6 +39,8 @@ def test_the_clock_of_pytest_timeout_does_not_run_while_a_rollout_works_but_that
     done = project.run("tasks", "--timeout=1", "--durations=1", "--durations-min=1.2")
     done.assert_outcomes(passed=1)
     done.stdout.re_match_lines([r"\d+\.\d+s setup +tasks/one/task\.toml::oracle"])
+    note = "note: the timeout of 1 s is not for rollouts, which have their tasks' limits; --bf-agent-timeout and *"
+    done.stdout.fnmatch_lines([note])
 
 
 def test_warnings_as_errors_and_strict_settings(project: Project) -> None:

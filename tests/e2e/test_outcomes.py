@@ -49,6 +49,18 @@ class Ran:
         return properties(self.cases[task])
 
 
+HARM = {
+    "no-bash": "rm -f /bin/bash /usr/bin/bash",
+    "no-programs": "rm -rf /usr/bin /usr/sbin /bin /sbin 2>/dev/null",
+    "false-bash": "cp /bin/true /tmp/t; rm -f /usr/bin/bash; cp /tmp/t /usr/bin/bash",
+    "no-mkdir": "rm -f /bin/mkdir /usr/bin/mkdir; cd /; rm -rf /logs/verifier",
+    "looped-logs": "rm -rf /logs; ln -s /logs /logs",
+    "linked-artifacts": "rmdir /logs/artifacts; ln -s /usr /logs/artifacts; rm -rf /logs/agent; ln -s /usr /logs/agent",
+}
+"""What an agent that is root can do to the environment it leaves."""
+SPOILED = ["no-bash", "no-programs", "false-bash", "no-mkdir"]
+
+
 def write_tasks(project: Project) -> None:
     project.task("tasks/passes")
     project.task(
@@ -62,18 +74,27 @@ def write_tasks(project: Project) -> None:
         solve=f"{SOLVE}; sleep 300",
         toml="[agent]\ntimeout_sec = 300\n[solution]\ntimeout_sec = 3\n",
     )
-    project.task("tasks/solve-exits-1-undone", solve="exit 3")
+    project.task(
+        "tasks/solve-exits-1-undone", solve="echo 'Half of it: 50%'; echo no-such: command not found >&2; exit 3"
+    )
     project.task("tasks/floods-its-logs", solve=f"{SOLVE}; truncate -s 3G /logs/agent/flood")
+    for name, harm in HARM.items():
+        project.task(f"tasks/{name}", solve=harm)
     project.task("tasks/no-workspace", solve="cd / && rm -rf /app")
     project.task("tasks/file-for-workspace", solve="cd / && rm -rf /app && echo > /app")
     project.task("tasks/escapes", test=f"printf '\\033[31mred\\033]0;title\\007\\n'; echo 0 > {REWARD}")
-    project.task("tasks/no-reward", test="echo nothing")
+    project.task("tasks/no-reward", test="echo nothing; exit 7")
+    project.task("tasks/verifier-killed", test="kill -KILL $$")
+    project.task("tasks/repeated-key", test='echo \'{"reward": 1, "reward": 0}\' > /logs/verifier/reward.json')
     project.task("tasks/bad-reward", test=f"echo true > {REWARD}")
     project.task("tasks/two-rewards", test=f"echo 1 > {REWARD}; echo '{{\"reward\": 0}}' > /logs/verifier/reward.json")
     project.task("tasks/out-of-range", test=f"echo 2 > {REWARD}", toml="[verifier]\nreward_range = [0, 1]\n")
     project.task("tasks/verifier-hangs", test=f"echo 1 > {REWARD}; sleep 300", toml="[verifier]\ntimeout_sec = 1\n")
     project.task("tasks/no-logs", test="rm -rf /logs/verifier")
-    project.task("tasks/build-fails", dockerfile=f"{DOCKERFILE}RUN echo printed-$((40+2)) && false\n")
+    project.task(
+        "tasks/build-fails",
+        dockerfile=f"{DOCKERFILE}RUN echo printed-$((40+2)); printf ' 50%%\\r100%%\\n'; echo E: no package; false\n",
+    )
     project.task(
         "tasks/unhealthy",
         toml='[environment.healthcheck]\ncommand = "echo not yet; false"\nretries = 2\ninterval_sec = 0.05\n',
@@ -105,15 +126,22 @@ def ran(new_project: Callable[..., Project]) -> Ran:
 
 
 PASSED = ["passes", "test-sh-exits-1", "solve-exits-1", "solve-hangs", "floods-its-logs"]
-FAILED = ["low", "several-keys", "escapes", "solve-exits-1-undone", "no-workspace", "file-for-workspace"]
+FAILED = ["low", "several-keys", "escapes", "solve-exits-1-undone", "no-workspace", "file-for-workspace", *HARM]
 ERRORS = {
-    "no-reward": ("reward", "verify", "the verifier left no reward.txt or reward.json"),
+    "no-reward": (
+        "reward",
+        "verify",
+        "the verifier left no reward.txt or reward.json in /logs/verifier (it holds test-stdout.txt); "
+        "it exited with 7, and its last line is nothing; let test.sh",
+    ),
+    "verifier-killed": ("reward", "verify", "; it was killed by SIGKILL and printed nothing; let test.sh"),
+    "repeated-key": ("reward", "verify", "reward.json has the key reward 2 times; write it once"),
     "bad-reward": ("reward", "verify", "reward.txt holds 'true"),
     "two-rewards": ("reward", "verify", "reward.json says 0 and reward.txt says 1"),
     "out-of-range": ("reward", "verify", "reward is 2, outside [0, 1]"),
     "verifier-hangs": ("verifier", "verify", "did not end within 1 s"),
     "no-logs": ("verifier", "verify", "the verifier removed /logs/verifier"),
-    "build-fails": ("build", "start", "false"),
+    "build-fails": ("build", "start", "; false: exit status 1: E: no package\n    printed-42\n"),
     "unhealthy": ("healthcheck", "start", "failed 2 times: exit status 1, not yet"),
     "env-missing": ("credentials", "setup", "needs the environment variable BENCHFLOW_TEST_TOKEN"),
     "gpus": ("unsupported", "setup", "the local sandbox does not support [environment] gpus"),
@@ -198,12 +226,31 @@ def test_how_the_agent_ended_is_recorded_beside_the_reward(ran: Ran, task: str, 
 
 
 def test_a_failure_says_that_the_agent_gave_up(ran: Ran) -> None:
-    assert "solve.sh exited with 3" in ran.text("solve-exits-1-undone")
+    assert "solve.sh exited with 3: no-such: command not found" in ran.text("solve-exits-1-undone")
+
+
+@pytest.mark.parametrize("task", SPOILED)
+def test_an_agent_that_breaks_its_environment_has_failed_and_is_told_so(ran: Ran, task: str) -> None:
+    assert "reward 0.00 is below 1.00 · agent: left an environment that cannot be verified: " in ran.text(task)
+    assert ran.properties(task)["bf_reward"] == "0.0"
+
+
+def test_links_in_place_of_log_directories_are_not_followed(ran: Ran) -> None:
+    result = ran.rollouts["linked-artifacts"]["result"]
+    assert {f"{path} is a link of the agent's, and not copied" for path in ("/logs/agent", "/logs/artifacts")} <= {
+        *result["notes"]
+    }
+    files = [path for path in Path(result["rollout_dir"]).rglob("*") if path.is_file()]
+    assert len(files) < 20
 
 
 def test_each_key_of_the_reward_is_a_property_and_the_mean_decides(ran: Ran) -> None:
     found = ran.properties("several-keys")
     assert (found["bf_reward"], found["bf_reward_speed"], found["bf_reward_style"]) == ("0.75", "1.0", "0.5")
+
+
+def test_the_task_is_part_of_the_name_in_junit(ran: Ran) -> None:
+    assert [case.get("name") for case in ran.cases.values()] == [f"{task}/oracle" for task in ran.cases]
 
 
 def test_the_properties_tell_the_whole_story(ran: Ran) -> None:
@@ -256,7 +303,7 @@ def test_one_summary_line_per_agent_names_the_errors(ran: Ran) -> None:
     (row,) = [line for line in ran.run.outlines if line.startswith("oracle ")]
     assert f"{len(PASSED)} of {len(PASSED) + len(FAILED)}" in row
     assert "4 unsupported" in row
-    assert "4 reward" in row
+    assert "6 reward" in row
 
 
 def test_a_missing_variable_is_taken_from_the_environment_when_it_is_there(ran: Ran) -> None:

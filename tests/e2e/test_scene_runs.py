@@ -246,8 +246,7 @@ def test_the_outbox_brings_messages_to_the_next_prompt_of_their_recipient(bots: 
         ("reviewer", f"RUN: echo '{letter}' > /app/.outbox/coder.json; echo x > /app/.outbox/bad.json"),
         ("coder", SOLVE),
     ]
-    text = scene_yaml(*turns).replace("  - name: work\n", "  - name: work\n    outbox: true\n")
-    bots.write({"s.yaml": text})
+    bots.write({"s.yaml": scene_yaml(*turns)})
     bots.run("tasks", "--bf-scene=s.yaml").assert_outcomes(passed=1)
     _, told = events(bots, "user_message")
     assert "use tabs" in str(told["text"])

@@ -277,6 +277,7 @@ def test_paths_of_the_command_line_are_relative_to_where_pytest_was_started(
     pytester.makeini("[pytest]\nbf_json = r.json")
     below = pytester.mkdir("below")
     monkeypatch.chdir(below)
+    assert read().jobs_dir == below / "jobs"
     settings = read("--bf-jobs-dir=out", "--bf-source=./tasks@main:easy")
     assert settings.jobs_dir == below / "out"
     assert settings.source == (SourceSpec(f"{below}/tasks", "main", "easy"),)

@@ -178,6 +178,7 @@ def test_a_missing_variable_is_told_with_its_place(write: Write) -> None:
             "f.yaml:4: scenes.roles.modle is not a known key; did you mean model?",
         ),
         ("scenes:\n  - {name: s, roles: []}", "f.yaml:2: scene 's' has no roles; add at least one"),
+        ("agent: gemini\nscenes: []", "f.yaml:2: scenes has no scene; list at least one, or leave the key out"),
         ("scenes:\n  - name: s", "f.yaml:2: scenes.roles is missing; add it"),
         (
             "scenes:\n  - roles: [{name: a}]\n    turns: [b]",

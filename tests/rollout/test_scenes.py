@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from project import write_native_task
@@ -43,6 +44,28 @@ def test_a_scene_takes_lists_and_keeps_them_from_changing() -> None:
 def test_a_scene_without_turns_gives_every_role_one() -> None:
     planned = plan_turns([Scene(roles=[CODER, REVIEWER])], base_prompt="Do it.")
     assert [(turn.role.name, turn.prompt) for turn in planned] == [("coder", "Do it."), ("reviewer", "Do it.")]
+
+
+LETTER = "Write to /app/.outbox/coder.json."
+
+
+@pytest.mark.parametrize(
+    ("roles", "prompt", "instruction", "outbox", "expected"),
+    [
+        ([CODER, REVIEWER], LETTER, "Do it.", "auto", True),
+        ([CODER, REVIEWER], "Review it.", "Do it.", "auto", False),
+        ([CODER, REVIEWER], None, LETTER, "auto", False),
+        ([CODER], LETTER, "Do it.", "auto", False),
+        ([CODER], LETTER, "Do it.", True, True),
+        ([CODER, REVIEWER], LETTER, "Do it.", False, False),
+    ],
+)
+def test_a_scene_has_an_outbox_if_its_prompts_name_it_or_it_says_so(
+    roles: list[Role], prompt: str | None, instruction: str, outbox: bool | Literal["auto"], expected: bool
+) -> None:
+    turns = [Turn("coder"), Turn(roles[-1].name, prompt)]
+    planned = plan_turns([Scene(roles=roles, turns=turns, outbox=outbox)], base_prompt=instruction)
+    assert [turn.has_outbox for turn in planned] == [expected] * 2
 
 
 @pytest.mark.parametrize(
@@ -96,6 +119,7 @@ def test_only_the_same_role_in_a_row_keeps_its_session() -> None:
 @pytest.mark.parametrize(
     ("scenes", "message"),
     [
+        ([Scene(roles=[CODER], outbox="yes")], "outbox of scene 'default' is 'yes'; give auto, true or false"),  # type: ignore[arg-type]
         ([], "there is no scene; give at least one"),
         ([Scene("empty")], "scene 'empty' has no roles; add at least one"),
         ([Scene(roles=[CODER]), Scene(roles=[CODER])], "two scenes are called 'default'; give each"),

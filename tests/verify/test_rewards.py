@@ -95,6 +95,7 @@ def test_numbers_in_reward_json_are_the_rewards(tmp_path: Path, text: str, rewar
         ("true", "reward.json holds a boolean"),
         ("null", "reward.json holds null"),
         ('"1"', "reward.json holds a string"),
+        ('{"reward": 1, "x": 0, "reward": 0}', "reward.json has the key reward 2 times"),
         ("[1]", "reward.json holds a list"),
         ("[]", "reward.json holds a list"),
         ('{"reward": true}', "reward is a boolean"),

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from fake_sandbox import Answer, FakeSandbox, ok
+from fake_sandbox import Answer, FakeSandbox, failed, ok
 
-from pytest_benchflow.core.errors import BenchflowError, SandboxError
+from pytest_benchflow.core.errors import BenchflowError, SandboxError, VerifierError
 from pytest_benchflow.tasks import load_task
-from pytest_benchflow.verify import Verifier
+from pytest_benchflow.verify import EnvironmentSpoiled, Verifier
 
 
 @dataclass
@@ -59,3 +59,23 @@ async def test_what_goes_wrong_first_is_told(
     with pytest.raises(BenchflowError) as caught:
         await Verifier(sandbox, step, "/tests", {}, timeout_sec=5).run(tmp_path / "verifier")
     assert caught.value.message == message
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_agents"),
+    [
+        ("mkdir: command not found", True),
+        ("chmod: changing permissions of '/logs/verifier': Operation not permitted", True),
+        ("mkdir: cannot create directory '/logs/verifier': No space left on device", False),
+        ("rm: cannot remove '/tests': Input/output error", False),
+        ("bash: fork: Resource temporarily unavailable", False),
+    ],
+)
+async def test_the_agent_is_blamed_for_what_worked_before_it_and_not_for_the_machine(
+    reason: str, is_agents: bool, make_task: Callable[..., Path], tmp_path: Path
+) -> None:
+    step = load_task(make_task()).steps[0]
+    sandbox = FakeSandbox(lambda cmd: failed(1, reason))
+    with pytest.raises(VerifierError) as caught:
+        await Verifier(sandbox, step, "/tests", {}, timeout_sec=5).run(tmp_path / "verifier")
+    assert isinstance(caught.value, EnvironmentSpoiled) is is_agents

@@ -152,7 +152,7 @@ class _Reader:
         return {
             "name": table.name or self._default_name(),
             "agents": (agent,) if agent else (),
-            "scenes": self._scenes(table.scenes or ()),
+            "scenes": self._scenes(table.scenes),
             "user": self._user(table.user),
             "retry": retry,
             "source": self._source(table.source),
@@ -185,7 +185,9 @@ class _Reader:
             "force_build": table.environment.force_build,
         }
 
-    def _scenes(self, tables: Sequence[SceneTable]) -> tuple[SceneEntry, ...]:
+    def _scenes(self, tables: Sequence[SceneTable] | None) -> tuple[SceneEntry, ...]:
+        if tables is not None and not tables:
+            self._problem(("scenes",), "has no scene", "list at least one, or leave the key out")
         scenes = tuple(
             SceneEntry(
                 table.name,
@@ -194,7 +196,7 @@ class _Reader:
                 self._at(table.skills_dir),
                 table.outbox,
             )
-            for n, table in enumerate(tables)
+            for n, table in enumerate(tables or ())
         )
         anyone = AgentEntry("the run's agent")
         groups = [(("scenes", n), (scene,)) for n, scene in enumerate(scenes)] + [(("scenes",), scenes)]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_benchflow.agents import FREE_AGENTS
 from pytest_benchflow.core.errors import BadValue
@@ -72,7 +72,7 @@ class SceneEntry:
     roles: tuple[RoleEntry, ...]
     turns: tuple[Turn, ...] = ()
     skills_dir: Path | None = None
-    outbox: bool = False
+    outbox: bool | Literal["auto"] = "auto"
 
     def scene(self, default: AgentEntry) -> Scene:
         """Return the scene with the agent of the run where a role names none."""

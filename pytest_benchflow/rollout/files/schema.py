@@ -125,7 +125,11 @@ class SceneTable(_Strict):
         default=(), description="left out, one turn per role"
     )
     skills_dir: Text | None = None
-    outbox: bool = Field(False, description="whether roles can leave messages for each other in /app/.outbox")
+    outbox: bool | Literal["auto"] = Field(
+        "auto",
+        description="whether roles can leave messages for each other in /app/.outbox; auto: if a prompt of the scene "
+        "names .outbox/ and it has several roles",
+    )
 
 
 class UserTable(_Strict):

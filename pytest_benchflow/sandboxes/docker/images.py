@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 
 from pytest_benchflow.core.errors import BuildError, SandboxError
 from pytest_benchflow.core.files import compose_file
+from pytest_benchflow.core.text import without_progress
 from pytest_benchflow.sandboxes.archive import as_build_error
 from pytest_benchflow.sandboxes.base import SandboxSpec
 from pytest_benchflow.sandboxes.build_context import BuildContext
@@ -67,7 +68,7 @@ class BuildLog:
         if match := _BUILDKIT_LINE.search(line):
             self._line = int(match[1] or match[2])
         if line.strip() and not BUILDKIT_CHATTER.match(line):
-            self._tail.append(line)
+            self._tail.extend(without_progress(line))
 
     def buildkit_error(self) -> str | None:
         """Return the last reason that BuildKit gave, and take it out of the output."""
@@ -92,7 +93,7 @@ class BuildLog:
         elif match := _PODMAN_STEP.match(text):
             self._at(line_of_step(self._context.dockerfile, int(match[2]), stage=int(match[1] or 1)), match[3])
         elif text.strip() and not text.startswith(_CHATTER) and _PODMAN_NOISE not in text:
-            self._tail.append(text)
+            self._tail.extend(without_progress(text))
 
     def _at(self, line: int, step: str) -> None:
         self._line, self._step = line, step

@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from pytest_benchflow.core.errors import BuildError, SandboxError
+from pytest_benchflow.core.text import without_progress
 from pytest_benchflow.sandboxes import archive
 from pytest_benchflow.sandboxes.archive import as_build_error
 from pytest_benchflow.sandboxes.base import SandboxSpec
@@ -55,7 +56,7 @@ async def run_command(step: RunStep, machine: Machine, host: Host, where: str) -
     with _step_errors(f"RUN {step.text}", where):
         result = await machine.run(command, stdin=(step.script or "").encode(errors="surrogateescape"))
     if result.return_code != 0:
-        tail = result.stdout.rstrip().splitlines()[-_TAIL_LINES:]
+        tail = without_progress(result.stdout)[-_TAIL_LINES:]
         first = f"{where}: RUN {step.text}: exit status {result.return_code}"
         raise BuildError("\n    ".join([first, *tail]))
 
