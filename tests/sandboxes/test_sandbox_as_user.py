@@ -31,7 +31,7 @@ SAME = (
         (
             *("sandbox_build", "sandbox_lifecycle", "sandbox_isolation", "local_escape", "sandbox_programs"),
             *("sandbox_users", "sandbox_limits", "sandbox_mounts", "sandbox_snapshots"),
-            *("sandbox_on_disk", "layer_place", "network", "sandbox_system", "stand_ins"),
+            *("sandbox_on_disk", "layer_place", "local_network", "sandbox_system", "stand_ins"),
         ),
     ],
     ids=["public", "own"],

@@ -140,4 +140,4 @@ class LocalBackend:
         await self._launcher.stop_all()
         await self._snapshots.aclose()
         await asyncio.to_thread(self._launcher.close)
-        await asyncio.to_thread(self._launcher.forwarder.close)
+        await asyncio.to_thread(self._launcher.close_forwarder)

@@ -13,13 +13,15 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pytest_benchflow.core.errors import SandboxError
 from pytest_benchflow.core.process import keep_from_forks
 from pytest_benchflow.sandboxes.local.cgroups import Cgroups, Group
 from pytest_benchflow.sandboxes.local.guest import wire
-from pytest_benchflow.sandboxes.network import Forwarder
+
+if TYPE_CHECKING:
+    from pytest_benchflow.sandboxes.network import Forwarder
 
 T = TypeVar("T")
 
@@ -243,7 +245,7 @@ class Launcher:
         self._socket: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._cgroups: Cgroups | None = None
-        self.forwarder = Forwarder()
+        self._forwarder: Forwarder | None = None
         self.uses_rules = True
         """Whether packet rules lead programs out, where the kernel has them; otherwise they must ask a proxy."""
 
@@ -282,6 +284,14 @@ class Launcher:
         self._controls.add(control)
         return control, group
 
+    def forwarder(self) -> Forwarder:
+        """Return who connects sandboxes to the outside, made when the first of them wants out."""
+        if self._forwarder is None:
+            from pytest_benchflow.sandboxes.network import Forwarder
+
+            self._forwarder = Forwarder()
+        return self._forwarder
+
     async def stop_all(self) -> None:
         """End every sandbox that still runs or is being started."""
         await asyncio.gather(*(control.stop() for control in list(self._controls)), return_exceptions=True)
@@ -300,6 +310,11 @@ class Launcher:
             self._process = None
         if self._cgroups is not None:
             self._cgroups.tidy()
+
+    def close_forwarder(self) -> None:
+        """End the connections to the outside; every sandbox is gone."""
+        if self._forwarder is not None:
+            self._forwarder.close()
 
     def _connection(self) -> socket.socket:
         if self._socket is None:

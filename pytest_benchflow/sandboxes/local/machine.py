@@ -12,16 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from pytest_benchflow.core.errors import SandboxError
-from pytest_benchflow.core.network import PUBLIC, Endpoint, Network
+from pytest_benchflow.core.network import PUBLIC, Network
 from pytest_benchflow.core.removal import remove_tree
 from pytest_benchflow.sandboxes.base import ExecResult
 from pytest_benchflow.sandboxes.local.cgroups import Group
 from pytest_benchflow.sandboxes.local.control import Control, Launcher
+from pytest_benchflow.sandboxes.local.exits import Exits
 from pytest_benchflow.sandboxes.local.guest import wire
-from pytest_benchflow.sandboxes.local.guest.network import PROXY_PORT
 from pytest_benchflow.sandboxes.local.layers import copy_written
 from pytest_benchflow.sandboxes.local.pipes import Collector, ProgramPipes, ReadPipe, WritePipe
-from pytest_benchflow.sandboxes.network import Exit, Forwarder, proxy_variables
 
 if TYPE_CHECKING:
     from pytest_benchflow.sandboxes.local.terminal import LocalTerminal
@@ -167,15 +166,14 @@ class Target:
 class Machine:
     """One running sandbox."""
 
-    def __init__(self, control: Control, group: Group, forwarder: Forwarder, config: MachineConfig) -> None:
+    def __init__(self, launcher: Launcher, control: Control, group: Group, config: MachineConfig) -> None:
         self._control = control
         self._group = group
-        self._forwarder = forwarder
+        self._launcher = launcher
         self._name = config.name
         self._temporary_dir = "" if config.is_layer else config.written
         self._oom_kills = 0
-        self._exit: Exit | None = None
-        self._forwarded: set[Endpoint] = set()
+        self._exits: Exits | None = None
         self._variables: dict[str, str] = {}
         """How programs find the way out where they cannot just go."""
         self._open: set[LocalProcess | LocalTerminal | Collector] = set()
@@ -184,10 +182,10 @@ class Machine:
     async def start(cls, launcher: Launcher, config: MachineConfig) -> Machine:
         """Start a machine; nothing is left of it if that fails or is cancelled."""
         control, group = launcher.spawn(config.message(), config.name, config.written)
-        machine = cls(control, group, launcher.forwarder, config)
+        machine = cls(launcher, control, group, config)
         try:
             await machine._control.wait_started()
-            machine._open_exit(config.network)
+            machine._take_exits(config.network)
         except BaseException:
             await asyncio.shield(machine.stop())
             raise
@@ -203,29 +201,20 @@ class Machine:
         """How many processes were killed in it for want of memory."""
         return max(self._oom_kills, self._group.oom_kills())
 
-    def _open_exit(self, network: Network) -> None:
-        exits, self._control.exits = self._control.exits, {}
-        if exits and ("connections" not in exits or self._forwarder.dialer.has_proxy):
-            self._variables = proxy_variables("127.0.0.1", PROXY_PORT)
-        if exits or network.endpoints:
-            self._exit = self._forwarder.open(exits, network)
+    def _take_exits(self, network: Network) -> None:
+        sockets, self._control.exits = self._control.exits, {}
+        self._exits = Exits(sockets, network, self._launcher.forwarder)
+        self._variables = self._exits.variables()
 
     @property
     def refused_hosts(self) -> tuple[str, ...]:
         """The hosts that its programs wanted to reach and may not."""
-        return self._exit.refused if self._exit else ()
+        return self._exits.refused if self._exits else ()
 
     async def set_network(self, network: Network) -> None:
-        """Let programs reach what `network` allows from now on, servers of this machine that it grants included."""
-        if self._exit is None:
-            self._open_exit(network)
-        if self._exit is None:
-            return
-        for endpoint in network.endpoints:
-            if endpoint.is_loopback and endpoint not in self._forwarded:
-                self._exit.forward(await self.listen(endpoint.port), endpoint)
-                self._forwarded.add(endpoint)
-        await self._exit.set_network(network)
+        """Let programs reach what `network` allows from now on."""
+        assert self._exits is not None
+        await self._exits.set_network(network, self.listen)
 
     async def listen(self, port: int) -> socket.socket:
         """Return a socket that programs reach on a port of their loopback."""
@@ -239,8 +228,8 @@ class Machine:
         self._oom_kills = self.oom_kills
         try:
             await self._control.stop()
-            if self._exit is not None:
-                await self._exit.aclose()
+            if self._exits is not None:
+                await self._exits.aclose()
             if self._temporary_dir:
                 await asyncio.shield(asyncio.to_thread(remove_tree, self._temporary_dir))
         finally:

@@ -24,6 +24,9 @@ NOT_STARTED = 127
 #: Exit statuses of a transfer; with FAILED the reason is on the error pipe.
 DONE, FAILED, MISSING, WRONG_KIND = 0, 1, 3, 4
 
+#: Where programs of a sandbox find an HTTP proxy: a port that was never assigned to anything.
+PROXY_PORT = 6
+
 #: What the zygote must know of a sandbox before it forks one.
 PRIVILEGED = b"p"
 
