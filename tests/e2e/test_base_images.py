@@ -50,7 +50,7 @@ WORKDIR /app
 """
 LOGIN = "sshpass -p second ssh -p 2297 -o StrictHostKeyChecking=no worker@127.0.0.1 id -un | grep -q worker"
 UV = """FROM python:3.12-slim
-COPY --from=ghcr.io/astral-sh/uv:0.8.14 /uv /uvx /usr/local/bin/
+COPY --from=images.example/astral-sh/uv:0.8.14 /uv /uvx /usr/local/bin/
 RUN uv pip install --system six
 WORKDIR /app
 """

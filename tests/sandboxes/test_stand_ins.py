@@ -67,11 +67,11 @@ def environ(home: Path) -> Mapping[str, str]:
     [
         ("python", "python", ""),
         ("python:3.12-slim", "python", "3.12-slim"),
-        ("docker.io/library/python:3", "python", "3"),
-        ("public.ecr.aws/docker/library/golang:1.22-bookworm", "golang", "1.22-bookworm"),
-        ("mirror.gcr.io/library/node:20@sha256:0123", "node", "20"),
-        ("Ghcr.io/astral-sh/uv:0.8.14", "ghcr.io/astral-sh/uv", "0.8.14"),
-        ("localhost:5000/mine", "localhost:5000/mine", ""),
+        ("images.example/library/python:3", "python", "3"),
+        ("images.example:5000/docker/library/golang:1.22-bookworm", "golang", "1.22-bookworm"),
+        ("images.example/node:20@sha256:0123", "node", "20"),
+        ("Images.example/astral-sh/uv:0.8.14", "astral-sh/uv", "0.8.14"),
+        ("localhost:5000/mine", "mine", ""),
     ],
 )
 def test_references_are_read_in_their_parts(text: str, name: str, tag: str) -> None:

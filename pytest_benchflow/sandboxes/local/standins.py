@@ -61,13 +61,12 @@ class Image:
 
     text: str
     name: str
-    """Without a registry that only repeats Docker's own, and without tag and digest."""
+    """Without registry, tag and digest: copies of an image are the same image."""
     tag: str
 
 
-_MIRRORS = re.compile(
-    r"^(?:(?:docker\.io|index\.docker\.io|registry-1\.docker\.io|mirror\.gcr\.io|public\.ecr\.aws/docker)/)?(?:library/)?"
-)
+#: A registry, and the names under which registries keep copies of Docker's own images.
+_REGISTRY = re.compile(r"^(?:[^/]*[.:][^/]*/)?(?:docker/)?(?:library/)?")
 
 
 def parse_image(text: str) -> Image:
@@ -76,7 +75,7 @@ def parse_image(text: str) -> Image:
     head, colon, tag = name.rpartition(":")
     if not colon or "/" in tag:
         head, tag = name, ""
-    return Image(text, _MIRRORS.sub("", head, count=1).lower(), tag.lower())
+    return Image(text, _REGISTRY.sub("", head, count=1).lower(), tag.lower())
 
 
 #: The package manager of a distribution; those that are missing here are refused where they are used.
@@ -104,8 +103,8 @@ _CODENAMES = {
 #: The first releases whose own Python refuses pip outside of environments.
 _EXTERNALLY_MANAGED = {"debian": 12.0, "ubuntu": 23.04}
 _EXTERNALLY_MANAGED_FILES = "/usr/lib/python3*/EXTERNALLY-MANAGED"
-_TERMINAL_BENCH = re.compile(r"ghcr\.io/laude-institute/t-bench/(ubuntu|python)-(\d+)-(\d+)")
-UV_IMAGE = "ghcr.io/astral-sh/uv"
+_TERMINAL_BENCH = re.compile(r"laude-institute/t-bench/(ubuntu|python)-(\d+)-(\d+)")
+UV_IMAGE = "astral-sh/uv"
 
 
 def find_stand_in(reference: str, environ: Mapping[str, str]) -> StandIn:
@@ -336,7 +335,7 @@ _LANGUAGES: Mapping[str, Language] = {
     "denoland/deno": Language("Deno", "deno", _program("deno")),
     "oven/bun": Language("Bun", "bun", _program("bun")),
     "continuumio/miniconda3": Language("conda", "conda", _program("conda"), version=lambda tag: ""),
-    "mcr.microsoft.com/dotnet/sdk": Language(".NET", "dotnet", _program("dotnet"), refuses_older=True),
+    "dotnet/sdk": Language(".NET", "dotnet", _program("dotnet"), refuses_older=True),
 }
 
 _UV_SCRIPT = """set -e
