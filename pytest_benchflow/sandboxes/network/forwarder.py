@@ -154,10 +154,7 @@ class Exit:
                 task.cancel()
 
     def _permits(self, host: str, port: int) -> bool:
-        if self._network.grants(host, port) or self._network.allows(host):
-            return True
-        self._note(host)
-        return False
+        return self._network.grants(host, port) or self._network.allows(host)
 
     def _note(self, host: str) -> None:
         if len(self._refused) < _REFUSED_TOLD:
@@ -208,9 +205,9 @@ class Exit:
         task = asyncio.current_task()
         assert task is not None
         self._open[task] = (host, port)
-        if not self._permits(host, port):
-            raise RefusedError(f"the network of this sandbox does not allow {host}")
         try:
+            if not self._permits(host, port):
+                raise RefusedError(f"the network of this sandbox does not allow {host}")
             return await self._dialer.connect(host, port, self._network, tunnel=tunnel)
         except RefusedError:
             self._note(host)

@@ -48,7 +48,7 @@ def open_exits(*, rules: bool) -> dict[str, socket.socket]:
     try:
         _lead_to_exits()
     except OSError:
-        # Of the kernel's parts only some may be there; without rules nothing of it leads anywhere.
+        # Of the kernel's parts only some may be there.
         return exits
     names = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
     names.bind(("127.0.0.1", NAMES_PORT))
@@ -65,9 +65,6 @@ def listen(port: int) -> socket.socket:
 
 
 def _lead_to_exits() -> None:
-    link = _add_interface()
-    netlink.add_address(link, ADDRESS, PREFIX)
-    netlink.add_default_route(link)
     outside = netlink.is_not_for(b"\x7f") + netlink.is_not_for(socket.inet_aton(ADDRESS))
     rules = netlink.Rules("sandbox")
     rules.add_chain("lead", "nat", -100)
@@ -78,6 +75,10 @@ def _lead_to_exits() -> None:
     rules.add_chain("refuse", "filter", 0)
     rules.add_rule("refuse", outside, netlink.reject())
     rules.install()
+    # Last, because a way that leads nowhere would keep programs waiting which otherwise know at once.
+    link = _add_interface()
+    netlink.add_address(link, ADDRESS, PREFIX)
+    netlink.add_default_route(link)
 
 
 def _add_interface() -> int:
