@@ -222,7 +222,8 @@ class Rollout:
     async def verify(self) -> dict[str, float]:
         """End the agents, run the hidden tests of the current step and return the rewards."""
         sessions, step_run = self._require_sessions(), self._require_step_run()
-        await sessions.end()
+        async with step_run.blaming_agents():
+            await sessions.end()
         async with self._phase("verify"):
             verification = await step_run.verify()
         self.recorder.add_verification(step_run.step, verification)
@@ -283,7 +284,8 @@ class Rollout:
     async def _run_steps(self) -> None:
         for step in self.task.steps:
             await self._begin_step(step)
-            await self._run_turns(step)
+            async with self._require_step_run().blaming_agents():
+                await self._run_turns(step)
             if self.config.skip_verify:
                 await self._require_sessions().end()
                 continue

@@ -6,8 +6,8 @@ import asyncio
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -146,6 +146,24 @@ class StepRun:
             raise EnvironmentSpoiled(f"bash does not work any more: {why}")
         return tuple(links)
 
+    @asynccontextmanager
+    async def blaming_agents(self) -> AsyncIterator[None]:
+        """Forgive what fails because an agent spoiled the environment: the verification then says so."""
+        try:
+            yield
+        except BenchflowError:
+            if not self.recorder.prompt_results or not await self._is_without_shell():
+                raise
+
+    async def _is_without_shell(self) -> bool:
+        try:
+            await self._log_links()
+        except EnvironmentSpoiled:
+            return True
+        except BenchflowError:
+            return False
+        return False
+
     async def _is_alive(self) -> bool:
         """Return whether the sandbox still moves files, for which it needs no program of the image."""
         with tempfile.TemporaryDirectory(prefix="bf-look-") as scratch:
@@ -182,7 +200,8 @@ class StepRun:
 
     async def _verify_beside(self, into: Path) -> Verification:
         if self.step.verifier.mode != "separate":
-            return await self._verifier(self.sandbox).run(into)
+            async with self._network_of_verifier():
+                return await self._verifier(self.sandbox).run(into)
         await asyncio.to_thread(shutil.rmtree, self.output / "artifacts", ignore_errors=True)
         entries = await self._collect(ends_main=False)
         try:
@@ -193,12 +212,20 @@ class StepRun:
     async def _verify_and_clear(self, into: Path) -> Verification:
         if self.step.verifier.mode == "separate":
             raise VerifierError("a task with a separate verifier cannot be verified between rounds")
-        verifier, before = self._verifier(self.sandbox), self.network
+        verifier = self._verifier(self.sandbox)
+        async with self._network_of_verifier():
+            try:
+                return await verifier.run(into)
+            finally:
+                await verifier.clear()
+
+    @asynccontextmanager
+    async def _network_of_verifier(self) -> AsyncIterator[None]:
+        before = self.network
         await self.set_network(self.step.verifier.network)
         try:
-            return await verifier.run(into)
+            yield
         finally:
-            await verifier.clear()
             await self.set_network(before)
 
     async def stop(self) -> None:

@@ -354,3 +354,14 @@ def test_skills_are_there_for_the_role_that_has_them_and_gone_for_the_next(bots:
     assert "Use tabs." in str(first["content"])
     assert "SKILL.md" in str(second["content"])
     assert second["status"] != "0"
+
+
+def test_an_agent_that_breaks_the_environment_between_turns_has_failed(bots: Project) -> None:
+    harm = "RUN: rm -f /bin/bash /usr/bin/bash"
+    roles = "      - {name: coder, agent: bot}\n      - {name: other, agent: other-bot}"
+    bots.write({"scenes/harm.yaml": scene_yaml(("coder", harm), ("other", SOLVE), roles=roles, name="harm")})
+    options = ("--bf-scene=harm", "--bf-sandbox-user=none", "--bf-retries=0", "--bf-sandbox=local")
+    bots.run("tasks", *options).assert_outcomes(failed=1)
+    (result,) = bots.results().values()
+    assert (result["reward"], result["error"]) == (0.0, None)
+    assert "left an environment that cannot be verified" in str(result["agent_detail"])
