@@ -52,50 +52,22 @@ def test_a_dry_run_lists_the_cells_and_starts_nothing(project: Project) -> None:
     assert not (project.root / "r.json").exists()
 
 
-PICKY = """
-from pytest_benchflow.core.errors import UnsupportedError
-from pytest_benchflow.sandboxes.local.backend import LocalBackend
-
-
-class Picky(LocalBackend):
-    name = "picky"
-
-    async def preflight(self):
-        pass
-
-    def create(self, spec):
-        first = (spec.environment_dir / "Dockerfile").read_text().partition("\\n")[0]
-        if "golang" in first:
-            raise UnsupportedError(f"{spec.name}: {first}: there is no go on this host")
-        sandbox = super().create(spec)
-
-        async def start():
-            raise AssertionError("a dry run starts nothing")
-
-        sandbox.start = start
-        return sandbox
-
-
-def pytest_bf_register_sandboxes(registry):
-    registry.register("picky", Picky)
-"""
-
-
 def test_a_dry_run_asks_the_sandbox_about_every_environment_and_lists_what_is_not_broken(project: Project) -> None:
-    project.write({"conftest.py": PICKY})
     project.task("tasks/broken", toml="[agent]\ntimeout_sec = 'x'\n")
-    go = {"tests/Dockerfile": "FROM golang:1.22\n"}
-    project.task("tasks/checked-with-go", toml='[verifier]\nenvironment_mode = "separate"\n', files=go)
-    project.task("tasks/go", dockerfile="FROM golang:1.22\n")
+    own = {"tests/Dockerfile": "FROM images.example/own:1\n"}
+    project.task("tasks/checked", toml='[verifier]\nenvironment_mode = "separate"\n', files=own)
+    for name in ("one", "other"):
+        project.task(f"tasks/{name}", dockerfile="FROM images.example/own:1\n")
     project.task("tasks/sound")
-    done = project.run("tasks", "--bf-dry-run", "--bf-sandbox=picky")
+    done = project.run("tasks", "--bf-dry-run", "--bf-sandbox=local")
     assert done.ret == pytest.ExitCode.TESTS_FAILED
     done.stdout.fnmatch_lines(
         [
-            "tasks/checked-with-go/task.toml::oracle  FROM golang:1.22: there is no go on this host (1: 2 rollouts)",
-            "tasks/go/task.toml::oracle  see (1)",
+            "tasks/checked/task.toml::oracle  tests/Dockerfile:1: FROM images.example/own:1: nothing on this host*",
+            "tasks/one/task.toml::oracle  environment/Dockerfile:1: FROM images.example/own:1: * (1: 2 rollouts)",
+            "tasks/other/task.toml::oracle  see (1)",
             "tasks/sound/task.toml::oracle  ready",
-            "3 rollouts on picky, 1 of them ready*",
+            "4 rollouts on local, 1 of them ready*",
             "not listed: 1 that could not be collected, see the errors",
             "tasks/broken/task.toml:3: *timeout_sec is*",
         ]
