@@ -151,7 +151,7 @@ class Bench:
                 if (request.model or "").removesuffix("-wrong") == AGENTS[agent].served
                 and any(TASKS[task][0] in prompt for prompt in request.prompts)
             ]
-            case = cases[f"tasks.{task}.{entry['id'].partition('::')[2]}"]
+            case = cases[f"tasks.{task}.{task}/{entry['id'].partition('::')[2]}"]
             directory = self.project.root / result["rollout_dir"]
             self.cells[agent, task] = Cell(entry["status"], result, case, directory, requests)
         return self
