@@ -17,7 +17,14 @@ from on_terminal import OnTerminal
 from project import NO_DAEMON
 
 Make = Callable[..., Path]
-BF = [sys.executable, "-c", "import sys; from pytest_benchflow.cli.main import main; sys.exit(main())"]
+# Whoever started the tests may have them ignore a signal, and the shell too.
+BF = [
+    "env",
+    "--default-signal",
+    sys.executable,
+    "-c",
+    "import sys; from pytest_benchflow.cli.main import main; sys.exit(main())",
+]
 NOBODY = 65534
 TESTS = Path(__file__).parents[1]
 

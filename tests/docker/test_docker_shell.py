@@ -12,7 +12,14 @@ import pytest
 from on_terminal import OnTerminal
 from project import wait_for, write_task
 
-BF = [sys.executable, "-c", "import sys; from pytest_benchflow.cli.main import main; sys.exit(main())"]
+# Whoever started the tests may have them ignore a signal, and the shell too.
+BF = [
+    "env",
+    "--default-signal",
+    sys.executable,
+    "-c",
+    "import sys; from pytest_benchflow.cli.main import main; sys.exit(main())",
+]
 TOML = '[environment]\ndocker_image = "{}"\nworkdir = "/app"\n'
 COMPOSE = """\
 services:

@@ -54,15 +54,19 @@ class Networks:
                 self._gateway = str(made["IPAM"]["Config"][0]["Gateway"])
         return self._gateway
 
-    async def move(self, container: str, before: str, after: str) -> None:
-        """Take a container out of one network and into another."""
-        if before == after:
-            return
-        await self._engine.finish(
-            lambda client: client.disconnect_container_from_network(container, before, force=True)
-        )
-        if after != _NONE:
-            await self._engine.finish(lambda client: client.connect_container_to_network(container, after))
+    async def move(self, container: str, before: str | None, network: Network) -> str | None:
+        """Take a container out of one network and into the one that it should be in, None for none, and return it."""
+        after = self.name_for(network)
+        if after == before:
+            return before
+        if before is not None:
+            await self._engine.finish(
+                lambda client: client.disconnect_container_from_network(container, before, force=True)
+            )
+        if after == _NONE:
+            return None
+        await self._engine.finish(lambda client: client.connect_container_to_network(container, after))
+        return after
 
     async def open_exit(self, container: str, network: Network) -> tuple[Exit, dict[str, str]]:
         """Open a proxy for one container of the guarded network; return it and the variables that lead to it."""
@@ -89,7 +93,7 @@ class ContainerNetwork:
         self._networks = networks
         self._container = container
         self._network = network
-        self._place = networks.name_for(network)
+        self._place: str | None = networks.name_for(network)
         self._exit: Exit | None = None
         self._refused: tuple[str, ...] = ()
         self.variables: dict[str, str] = {}
@@ -113,9 +117,7 @@ class ContainerNetwork:
             await self.aclose()
             if network.is_restricted:
                 await self._networks.gateway()
-            place = self._networks.name_for(network)
-            await self._networks.move(self._container, self._place, place)
-            self._place = place
+            self._place = await self._networks.move(self._container, self._place, network)
         self._network = network
         if self._exit is None:
             await self.open()
