@@ -32,10 +32,10 @@ class Outside:
 
 
 @contextlib.asynccontextmanager
-async def outside() -> AsyncIterator[Outside]:
+async def outside(address: str = "127.0.0.1") -> AsyncIterator[Outside]:
     """Be the internet for as long as the context lasts."""
     world = Outside()
-    async with await asyncio.start_server(world.serve, "127.0.0.1", 0) as server:
+    async with await asyncio.start_server(world.serve, address, 0) as server:
         world.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         yield world
 
