@@ -5,11 +5,15 @@ from .evaluation import EvaluationResult as EvaluationResult
 from .evaluation import TaskFailure as TaskFailure
 from .job import Job as Job
 from .job import ResumeMismatch as ResumeMismatch
+from .job import StartRule as StartRule
 from .job import claim_job_directory as claim_job_directory
 from .job import newest_job as newest_job
 from .job import open_job as open_job
 from .job import owner_of as owner_of
 from .job import retry_policy as retry_policy
+from .ledger import JobEvent as JobEvent
+from .ledger import Ledger as Ledger
+from .ledger import LedgerReader as LedgerReader
 from .matrix import AgentChoice as AgentChoice
 from .matrix import Cell as Cell
 from .matrix import SceneChoice as SceneChoice

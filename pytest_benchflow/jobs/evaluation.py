@@ -20,6 +20,7 @@ from pytest_benchflow.core.errors import BadValue, BenchflowError
 from pytest_benchflow.core.files import cache_directory
 from pytest_benchflow.jobs.engine import Engine
 from pytest_benchflow.jobs.job import Job, open_job, retry_policy
+from pytest_benchflow.jobs.ledger import JobEvent
 from pytest_benchflow.jobs.metrics import BenchmarkMetrics, Tally
 from pytest_benchflow.jobs.results import not_started, outcome_class
 from pytest_benchflow.jobs.retry import RetryConfig
@@ -285,6 +286,7 @@ class Evaluation:
         job.hold()
         try:
             cells = [*self._cells(tasks, job.directory)]
+            job.ledger.begin(len(cells))
             results = await self._run_all(job, cells, Resources(registry, self._sandboxes or SandboxRegistry()))
             in_order = {cell.name: results[cell.name] for cell in cells}
             elapsed = time.monotonic() - began
@@ -373,7 +375,9 @@ async def _result_of(cell: _Cell, job: Job, engine: Engine, resources: Resources
     try:
         task = load_task(config.task_path)
     except BenchflowError as error:  # a broken task is one error among the results
-        return not_started(config, name=config.task_path.name, error=ErrorInfo.of(error, "create"))
+        result = not_started(config, name=config.task_path.name, error=ErrorInfo.of(error, "create"))
+        job.ledger.append(JobEvent.of_result("end", result))
+        return result
     return await asyncio.wrap_future(engine.submit(partial(job.run, config, task, resources)))
 
 

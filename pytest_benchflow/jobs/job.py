@@ -14,13 +14,14 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from itertools import count, takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from pytest_benchflow.core.errors import BadValue, UsageError
+from pytest_benchflow.core.errors import BadValue, BenchflowError, CannotRunHere, UsageError
 from pytest_benchflow.core.text import one_line
-from pytest_benchflow.jobs.results import RESULT, latest_attempts, read_results, results_in
+from pytest_benchflow.jobs.ledger import JobEvent, Ledger
+from pytest_benchflow.jobs.results import RESULT, latest_attempts, not_started, read_results, results_in
 from pytest_benchflow.jobs.retry import RetryConfig
-from pytest_benchflow.rollout import Rollout
+from pytest_benchflow.rollout import ErrorInfo, Rollout
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout import OnPhase, Resources, RolloutConfig, RolloutResult
@@ -41,6 +42,16 @@ def retry_policy(retry: Mapping[str, object] | None, max_retries: int | None) ->
     return policy if max_retries is None else replace(policy, max_retries=max_retries)
 
 
+class StartRule(Protocol):
+    """Decides, from what has happened in the job, whether a rollout may still start; asked just before it does."""
+
+    def learn(self, event: JobEvent) -> None:
+        """Take an event of the job's ledger, of whichever process of the run."""
+
+    def refusal(self, config: RolloutConfig) -> BenchflowError | CannotRunHere | None:
+        """Return why a rollout is not to start: an error of it, or a reason to skip it; None if it may."""
+
+
 class Job:
     """The rollouts of one run."""
 
@@ -48,6 +59,8 @@ class Job:
         self.directory = directory
         self.retry = retry or RetryConfig()
         self.is_resumed = is_resumed
+        self.ledger = Ledger(directory)
+        self.rules: list[StartRule] = []
         self._lock: int | None = None
 
     def finished(self, config: RolloutConfig, task: Task) -> RolloutResult | None:
@@ -61,26 +74,67 @@ class Job:
         for result in latest_attempts(result for result in attempts.results if result.key == config.key):
             if result.reward is not None:
                 self._refuse_mismatch(result, config, task)
+                self.ledger.append(JobEvent.of_result("end", result, reused=True))
                 return result
         return None
 
     async def run(
         self, config: RolloutConfig, task: Task, resources: Resources, on_phase: OnPhase | None = None
     ) -> RolloutResult:
-        """Run a rollout, and again while the harness fails and retries are left; each attempt has its directory."""
+        """Run a rollout, and again while the harness fails and retries are left; each attempt has its directory.
+
+        One that a rule refuses does not start: its result says why.
+        """
+        if (refused := self._refused(config, task)) is not None:
+            return refused
         failures: list[str] = []
         for attempt in count(1):
-            rollout = Rollout(self.place(config), resources, task, on_phase=on_phase)
+            rollout = Rollout(self.place(config), resources, task, on_phase=self._noting_phases(on_phase))
             rollout.recorder.notes += failures
-            result = await rollout.run()
+            self.ledger.append(JobEvent.of_config("start", config, task.name, attempt))
+            try:
+                result = await rollout.run()
+            except BaseException:
+                self.ledger.append(JobEvent.of_result("end", rollout.result, attempt=attempt))
+                raise
             if result.error is None or not self.retry.should_retry(result, attempt):
+                self.ledger.append(JobEvent.of_result("end", result, attempt=attempt))
                 return result
+            self.ledger.append(JobEvent.of_result("retry", result, attempt=attempt))
             failures.append(
                 f"attempt {attempt}: {result.error.category} error in {result.error.phase}: "
                 f"{one_line(result.error.message)}"
             )
             await asyncio.sleep(self.retry.delay(attempt))
         raise AssertionError("unreachable")
+
+    def _refused(self, config: RolloutConfig, task: Task) -> RolloutResult | None:
+        if not self.rules:
+            return None
+        for event in self.ledger.news():
+            for rule in self.rules:
+                rule.learn(event)
+        for rule in self.rules:
+            if (reason := rule.refusal(config)) is not None:
+                result = _unstarted(config, task, reason)
+                self.ledger.append(JobEvent.of_result("end", result))
+                return result
+        return None
+
+    def _noting_phases(self, on_phase: OnPhase | None) -> OnPhase:
+        async def note(rollout: Rollout, phase: str) -> None:
+            event = JobEvent(
+                kind="phase",
+                ts=round(time.time(), 3),
+                key=rollout.config.key,
+                rollout=rollout.recorder.name,
+                phase=phase,
+            )
+            self.ledger.append(event)
+            if on_phase is not None:
+                await on_phase(rollout, phase)
+
+        return note
 
     def place(self, config: RolloutConfig) -> RolloutConfig:
         """Return a configuration whose results go into this job, unless it names a job of its own."""
@@ -116,6 +170,7 @@ class Job:
 
     def close(self) -> None:
         """Let others have the job; idempotent."""
+        self.ledger.close()
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -191,6 +246,12 @@ def _mark(directory: Path, run_id: str) -> bool:
     finally:
         draft.unlink()
     return True
+
+
+def _unstarted(config: RolloutConfig, task: Task, reason: BenchflowError | CannotRunHere) -> RolloutResult:
+    if isinstance(reason, CannotRunHere):
+        return not_started(config, name=task.name, skipped=str(reason))
+    return not_started(config, name=task.name, error=ErrorInfo.of(reason, "create"))
 
 
 def _who(result: RolloutResult) -> str:

@@ -95,6 +95,7 @@ class Controller:
         if ours and not self._expected:
             self._expected = ours
             self._check()
+            get_session(self._config).job.ledger.begin(len(ours))
             say_header(get_session(self._config), len(ours))
 
     @pytest.hookimpl(tryfirst=True)

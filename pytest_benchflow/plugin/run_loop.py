@@ -139,6 +139,7 @@ def rollouts_in_flight(session: pytest.Session, run: BenchSession) -> Iterator[N
                     _check(run, items)
                     # Almost all of the package has been imported by now, and stays.
                     gc.freeze()
+                run.job.ledger.begin(len(items))
                 say_header(run, len(items))
                 run.ahead = Ahead(run, items)
                 run.ahead.fill()
