@@ -7,7 +7,7 @@ BIN = $(VENV)/bin
 # Hundreds of tests start Python: without bytecode each would compile the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-agents wheel-test lint bench docs clean
+.PHONY: demo test test-agents test-faults wheel-test lint bench docs clean
 
 demo: $(VENV)/.demo
 	$(BIN)/pytest tasks --bf-sandbox local
@@ -20,6 +20,10 @@ test-agents: $(VENV)/.test
 	$(BIN)/bf agents install gemini claude-agent-acp codex-acp opencode pi-acp openhands openclaw
 	BF_REQUIRE_AGENTS=1 $(BIN)/pytest tests/real_agents
 	BF_REQUIRE_AGENTS=1 BF_TEST_AGENTS=openhands,openclaw $(BIN)/pytest tests/real_agents
+
+# The long part of the fault suite: hundreds of kills at random moments, a flood of a gigabyte.
+test-faults: $(VENV)/.test
+	BF_FAULT_SEEDS=0:240 BF_FAULT_DOCKER_SEEDS=0:30 BF_FAULT_FLOOD_MB=1000 $(BIN)/pytest tests/faults -n $(JOBS)
 
 # What users install: the wheel, in fresh environments, with every Python that is here.
 wheel-test: $(VENV)/.demo

@@ -49,12 +49,18 @@ def lacks_registries() -> str | None:
     return None if works else "no package index answers"
 
 
+@cache
+def lacks_compiler() -> str | None:
+    return None if shutil.which("cc") else "no C compiler here"
+
+
 _NEEDS: list[tuple[str, str, Callable[[], str | None]]] = [
     ("docker", "BF_REQUIRE_DOCKER", lacks_docker),
     ("compose", "BF_REQUIRE_DOCKER", lacks_compose),
     ("podman", "BF_REQUIRE_PODMAN", lacks_podman),
     ("agents", "BF_REQUIRE_AGENTS", lacks_agents),
     ("registries", "BF_REQUIRE_REGISTRIES", lacks_registries),
+    ("compiler", "BF_REQUIRE_COMPILER", lacks_compiler),
 ]
 MISSING = {marker: lacks for marker, required, lacks in _NEEDS if not os.environ.get(required)}
 """What a marker's tests may lack; what has to be there is not looked for, tests then fail where it is not."""

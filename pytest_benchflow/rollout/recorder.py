@@ -42,6 +42,9 @@ N = TypeVar("N", int, float)
 
 _SHOWN_FILES = 5
 _MAX_ATTEMPTS = 10_000
+MAX_TRAJECTORY = 128 << 20
+"""Characters of a trajectory; hours of work leave a few percent of that."""
+_SHORT_EVENT = 2_000
 _STAGES = {
     "environment_setup": ("setup", "start"),
     "agent_setup": ("install_agent", "connect"),
@@ -73,23 +76,38 @@ def _as_json(data: object) -> str:
 
 
 class Trajectory:
-    """Append events as they happen, one JSON object per line, so that a kill loses at most the last one."""
+    """Append events as they happen, one JSON object per line, so that a kill loses at most the last one.
+
+    An agent that floods fills no disk: past a limit only short events are written, and past another one none.
+    """
 
     def __init__(self, path: Path, redact: Callable[[str], str] = str) -> None:
         self._path = path
         self._redact = redact
         self._file: IO[str] | None = None
+        self._size = 0
         self.n_events = 0
+        self.n_dropped = 0
 
     def append(self, event: Event, **where: Json) -> None:
         """Stamp an event with its time and number and write it through."""
         if self._file is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = self._path.open("a", encoding="utf-8", errors=_ESCAPE)
+        line = {"seq": self.n_events + 1, "ts": round(time.time(), 3), **where, **event}
+        text = self._redact(json.dumps(line, ensure_ascii=False)) + "\n"
+        if not self._has_room(len(text)):
+            self.n_dropped += 1
+            return
         self.n_events += 1
-        line = {"seq": self.n_events, "ts": round(time.time(), 3), **where, **event}
-        self._file.write(self._redact(json.dumps(line, ensure_ascii=False)) + "\n")
+        self._size += len(text)
+        self._file.write(text)
         self._file.flush()
+
+    def _has_room(self, size: int) -> bool:
+        """Return whether an event may still be written: short ones tell how it went on, long ones are the flood."""
+        longest = MAX_TRAJECTORY if self._size < MAX_TRAJECTORY else _SHORT_EVENT
+        return size <= longest and self._size < MAX_TRAJECTORY * 5 // 4
 
     def close(self) -> None:
         """Close the file; idempotent."""
@@ -225,9 +243,9 @@ class Recorder:
         """How many events the trajectory has so far."""
         return 0 if self._trajectory is None else self._trajectory.n_events
 
-    def events(self, since: int = 0) -> list[Event]:
-        """Return the events from number `since` on, read back from disk."""
-        return [] if self.directory is None else read_trajectory(self.directory, since)
+    def events(self, since: int = 0, until: int | None = None) -> list[Event]:
+        """Return the events from number `since` up to `until`, read back from disk."""
+        return [] if self.directory is None else read_trajectory(self.directory, since, until)
 
     def result(self) -> RolloutResult:
         """Return the result as far as it is known."""
@@ -286,6 +304,9 @@ class Recorder:
 
     def write(self) -> RolloutResult:
         """Write `result.json` and `timing.json` and return the result; a failure to write them becomes its error."""
+        if self._trajectory is not None and self._trajectory.n_dropped and not self.is_written:
+            n_dropped, limit = self._trajectory.n_dropped, MAX_TRAJECTORY >> 20
+            self.notes.append(f"the trajectory is cut at {limit} MB: {n_dropped} events of the agent's are left out")
         result = self.result()
         self.is_written = True
         try:

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -162,15 +163,14 @@ def combine_steps(steps: Sequence[Mapping[str, float]], strategy: Literal["mean"
     return {key: math.fsum(rewards.get(key, 0.0) for rewards in steps) / len(steps) for key in keys}
 
 
-def read_trajectory(rollout_dir: Path, since: int = 0) -> list[Event]:
-    """Return the events of a rollout after the first `since`; a line cut short by a kill is left out."""
+def read_trajectory(rollout_dir: Path, since: int = 0, until: int | None = None) -> list[Event]:
+    """Return the events of a rollout from number `since` up to `until`; a line cut short by a kill is left out."""
+    events = []
     try:
         with (rollout_dir / TRAJECTORY).open(encoding="utf-8", errors="replace") as file:
-            lines = file.readlines()[since:]
+            for line in islice(file, since, until):
+                with suppress(ValueError):
+                    events.append(json.loads(line))
     except FileNotFoundError:
         return []
-    events = []
-    for line in lines:
-        with suppress(ValueError):
-            events.append(json.loads(line))
     return events

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -212,7 +213,7 @@ class Rollout:
                 results.append(await sessions.prompt(instruction if text is None else text))
                 if not can_continue(results[-1]):
                     break
-        return Execution(tuple(results), self.recorder.events(since))
+        return Execution(tuple(results), partial(self.recorder.events, since, self.recorder.n_events))
 
     async def disconnect(self) -> None:
         """End the session, if one is open."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,7 +36,13 @@ class Execution:
     """The results of one or more prompts; unpacks into the events and the number of tool calls."""
 
     results: tuple[PromptResult, ...]
-    trajectory: list[Event]
+    read_events: Callable[[], list[Event]] = list
+    """Reads the events back from disk, where an agent may have left more of them than anybody should hold."""
+
+    @property
+    def trajectory(self) -> list[Event]:
+        """The events of the prompts."""
+        return self.read_events()
 
     @property
     def n_tool_calls(self) -> int:

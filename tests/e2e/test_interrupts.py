@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from bots import BOTS
+from processes import alive, all_pids, command_line, descendants, start_times
 from project import Project, wait_for
 
 from pytest_benchflow.cli.main import main
@@ -76,49 +77,9 @@ def start(new_project: Callable[..., Project]) -> Iterator[Callable[..., Broken]
         run.end()
 
 
-def stat(pid: int) -> list[str]:
-    """Return the fields of a process after its name, or nothing if it is gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return []
-
-
-def all_pids() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
-
-
 def sleepers(seconds: int) -> list[int]:
     """Return the agents that sleep for just this long."""
-    found = []
-    for pid in all_pids():
-        try:
-            command = Path(f"/proc/{pid}/cmdline").read_bytes()
-        except OSError:
-            continue
-        if command == f"sleep\0{seconds}\0".encode():
-            found.append(pid)
-    return found
-
-
-def descendants(root: int) -> set[int]:
-    """Return a process and everything it started, directly or not."""
-    parents = {pid: int(fields[1]) for pid in all_pids() if (fields := stat(pid))}
-    found, more = set(), {root}
-    while more:
-        found |= more
-        more = {pid for pid, parent in parents.items() if parent in found} - found
-    return found
-
-
-def start_times(pids: set[int]) -> dict[int, str]:
-    """Return when each process started, which tells it from a later one with the same number."""
-    return {pid: fields[19] for pid in pids if (fields := stat(pid))}
-
-
-def alive(known: dict[int, str]) -> list[int]:
-    """Return those of the known processes that still run; one that only waits to be reaped does not."""
-    return [pid for pid, started in known.items() if (now := stat(pid)) and now[19] == started and now[0] != "Z"]
+    return [pid for pid in all_pids() if command_line(pid) == f"sleep\0{seconds}\0".encode()]
 
 
 @pytest.mark.parametrize(

@@ -52,3 +52,23 @@ def test_an_event_with_broken_text_does_not_end_the_rollout(tmp_path: Path) -> N
 def test_without_events_there_is_no_file(tmp_path: Path) -> None:
     Trajectory(tmp_path / "events.jsonl").close()
     assert not (tmp_path / "events.jsonl").exists()
+
+
+def test_past_the_limit_only_short_events_are_written_and_then_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_benchflow.rollout.recorder.MAX_TRAJECTORY", 20_000)
+    path = tmp_path / "events.jsonl"
+    trajectory = Trajectory(path)
+    for _ in range(10):
+        trajectory.append({"type": "agent_message", "text": "x" * 5_000})
+        trajectory.append({"type": "tool_call", "title": "y" * 900})
+    trajectory.append({"type": "stop"})
+    trajectory.close()
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [event["seq"] for event in events] == [*range(1, len(events) + 1)]
+    assert len(events) == trajectory.n_events
+    assert len(events) + trajectory.n_dropped == 21
+    assert [event["type"] for event in events].count("agent_message") == 4
+    assert [event["type"] for event in events].count("tool_call") > 4
+    assert path.stat().st_size < 26_000

@@ -29,7 +29,7 @@ class ScriptedAgent:
 
     async def prompt(self, turn: PlannedTurn, text: str) -> Execution:
         self.prompts.append(text)
-        return Execution((PromptResult(next(self._outcomes), usage=Usage(input=10, output=2)),), [])
+        return Execution((PromptResult(next(self._outcomes), usage=Usage(input=10, output=2)),))
 
     async def score(self) -> SoftVerification:
         reward = next(self._rewards)

@@ -1,0 +1,169 @@
+"""What all faults share: a job of small rollouts, run under a process that adopts what outlives it."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from processes import command_line, descendants, stat
+from project import OPTIONS, PYTEST, Project, wait_for
+
+REAPER = Path(__file__).with_name("reaper.py")
+GRACE_SEC = 20
+"""How long what a killed run started may take to notice."""
+TASKS = 6
+JOB_FILE = """
+tasks: tasks
+agent: oracle
+sandbox: local
+concurrency: 3
+job_name: job
+"""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a run ended, what it printed, and what outlived it."""
+
+    status: int
+    output: str
+    left: list[str]
+
+
+@dataclass
+class FaultyJob:
+    """One job, run again and again until it is done; remembers every score so that none can get lost or change."""
+
+    project: Project
+    mode: str
+    """`one` process, xdist `workers`, `python` for bf run, or `docker` for one process with containers."""
+    scores: dict[Path, bytes] = field(default_factory=dict)
+    variables: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def directory(self) -> Path:
+        """Return the job's directory."""
+        return self.project.root / "jobs/job"
+
+    def command(self) -> list[str]:
+        """Return the command that continues the job, or begins it."""
+        if self.mode == "python":
+            bf = [sys.executable, "-c", "import sys; from pytest_benchflow.cli.main import main; sys.exit(main())"]
+            return [*bf, "run", "job.yaml", "--job-name=job", "--resume"]
+        more = ["-n", "2", "--bf-concurrency=2"] if self.mode == "workers" else ["--bf-concurrency=3"]
+        more += ["--bf-sandbox=docker"] if self.mode == "docker" else ["--bf-sandbox=local"]
+        reports = ["--bf-json=report.json", "--junitxml=junit.xml"]
+        return [*PYTEST, *OPTIONS, "tasks", *more, *reports, "--bf-job-name=job", "--bf-resume"]
+
+    def run(self, *, kill: Callable[[int], int | None] | None = None, after: float = 0.0) -> Ended:
+        """Run it; `kill` gets the runner's process after some seconds and returns the one to kill, if any."""
+        temporary = self.project.root / "tmp"
+        temporary.mkdir(exist_ok=True)
+        reaper = subprocess.Popen(
+            [sys.executable, str(REAPER), str(GRACE_SEC), *self.command()],
+            cwd=self.project.root,
+            env=self.project.environment({"TMPDIR": str(temporary), **self.variables}),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert reaper.stdout is not None
+        runner = int(reaper.stdout.readline())
+        timer = threading.Timer(after, _kill_chosen, (kill, runner))
+        if kill is not None:
+            timer.start()
+        try:
+            said, log = reaper.communicate(timeout=180)
+        finally:
+            timer.cancel()
+            reaper.kill()
+        facts = json.loads(said.splitlines()[-1])
+        if self.mode == "docker":
+            with suppress(AssertionError):
+                wait_for(lambda: not _containers(runner), "the end of the containers", GRACE_SEC)
+            facts["left"] += _containers(runner)
+        return Ended(facts["status"], log, facts["left"])
+
+    def remember_scores(self) -> None:
+        """Check that no score has gone or changed since the last time, and remember those that are new."""
+        found = {path: path.read_bytes() for path in sorted(self.directory.glob("*/result.json"))}
+        found = {path: data for path, data in found.items() if json.loads(data)["reward"] is not None}
+        assert {path: found.get(path) for path in self.scores} == self.scores
+        self.scores = found
+
+    def check_complete(self, ended: Ended) -> None:
+        """Check that every rollout has just one score, and that everybody says so."""
+        assert ended.status == 0, ended.output
+        self.remember_scores()
+        keys = [json.loads(data)["key"] for data in self.scores.values()]
+        assert len(keys) == TASKS, ended.output
+        assert len(set(keys)) == TASKS
+        if self.mode != "python":
+            report = json.loads((self.project.root / "report.json").read_text())
+            assert [entry["status"] for entry in report["rollouts"]] == ["passed"] * TASKS
+            assert sorted(entry["id"] for entry in report["rollouts"]) == sorted(keys)
+        left = [name for name in os.listdir(self.project.root / "tmp") if not name.startswith("pytest-of-")]
+        assert not left
+
+
+def _containers(runner: int) -> list[str]:
+    words = ["docker", "ps", "-aq", "--filter", f"label=benchflow.owner_pid={runner}"]
+    return subprocess.run(words, capture_output=True, check=True, text=True).stdout.split()
+
+
+def _kill_chosen(kill: Callable[[int], int | None], runner: int) -> None:
+    victim = kill(runner)
+    if victim is not None:
+        try:
+            os.kill(victim, signal.SIGKILL)
+        except ProcessLookupError:
+            return
+
+
+def the_runner(runner: int) -> int:
+    """Choose the runner itself."""
+    return runner
+
+
+def some_worker(chance: random.Random) -> Callable[[int], int | None]:
+    """Return the choice of one of xdist's workers, None before they are there."""
+
+    def choose(runner: int) -> int | None:
+        fields = {pid: stat(pid) for pid in descendants(runner) - {runner}}
+        children = [pid for pid, each in fields.items() if each and int(each[1]) == runner]
+        workers: Sequence[int] = sorted(pid for pid in children if b"exec(eval(sys.stdin" in command_line(pid))
+        return chance.choice(workers) if workers else None
+
+    return choose
+
+
+@pytest.fixture
+def faulty_job(new_project: Callable[..., Project]) -> Callable[[str], FaultyJob]:
+    """Give a test the function that writes a job of rollouts, each a little different in length."""
+
+    def write(mode: str) -> FaultyJob:
+        project = new_project(f"faults-{mode}")
+        for number in range(TASKS):
+            # The first one builds a layer of its own, so that kills also meet half-made layers.
+            own = f"RUN echo {project.root.name} > /built\n" if number == 0 else ""
+            base = "bf-test/busybox:1" if mode == "docker" else "debian:bookworm-slim"
+            project.task(
+                f"tasks/t{number}",
+                dockerfile=f"FROM {base}\nWORKDIR /app\n{own}",
+                solve=f"sleep 0.{number}\necho done > /app/done.txt",
+            )
+        project.write({"job.yaml": JOB_FILE})
+        host = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
+        return FaultyJob(project, mode, variables={"DOCKER_HOST": host} if mode == "docker" else {})
+
+    return write
