@@ -63,7 +63,7 @@ class Report(_Record):
     python: str = Field(default_factory=platform.python_version)
     started_at: str
     finished_at: str
-    exit_status: int
+    exit_status: int | None = Field(description="pytest's; null in a report that was made of a job's directory")
     job_dir: str | None
     summary: list[Group]
     rollouts: list[Entry]
