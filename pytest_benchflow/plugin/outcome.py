@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from pytest_benchflow.reporting import error_reason, failure_reasons
+
 if TYPE_CHECKING:
     from pytest_benchflow.rollout import RolloutResult
-
-
-_SHOWN_CHECKS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,36 +38,13 @@ def judge(result: RolloutResult, *, must_fail: bool = False) -> Verdict:
 
 def failure_text(result: RolloutResult) -> str:
     """Say how far the agent got, in one line: reward, checks, what failed, where to look."""
-    reward, threshold = _told_apart(result.reward or 0.0, result.threshold)
-    parts = [f"reward {reward} is below {threshold}"]
-    if result.checks is not None:
-        total = result.checks.passed + result.checks.failed
-        parts.append(f"{result.checks.passed} of {total} checks passed")
-        parts += [f"failing: {_listed(result.checks.failing)}"] if result.checks.failing else []
-    if result.agent_detail:
-        parts.append(f"agent: {result.agent_detail}")
-    return " · ".join([*parts, *_where(result)])
+    return " · ".join([*failure_reasons(result), *_where(result)])
 
 
 def error_text(result: RolloutResult) -> str:
     """Say what broke in the harness, and in which phase."""
-    error = result.error
-    head = "no reward and no error" if error is None else f"{error.category} error in {error.phase}: {error.message}"
+    head = error_reason(result)
     return (" · " if "\n" not in head else "\n").join([head, *_where(result)])
-
-
-def _told_apart(reward: float, threshold: float) -> tuple[str, str]:
-    """Write both numbers with two decimals, or with as many more as it takes to see that they differ."""
-    for digits in range(2, 17):
-        shown = f"{reward:.{digits}f}", f"{threshold:.{digits}f}"
-        if shown[0] != shown[1]:
-            return shown
-    return repr(reward), repr(threshold)
-
-
-def _listed(names: list[str]) -> str:
-    more = len(names) - _SHOWN_CHECKS
-    return ", ".join(names[:_SHOWN_CHECKS]) + (f" and {more} more" if more > 0 else "")
 
 
 def _where(result: RolloutResult) -> list[str]:

@@ -1,3 +1,6 @@
+from .reasons import error_reason as error_reason
+from .reasons import failure_reasons as failure_reasons
+from .reasons import reason as reason
 from .report import Entry as Entry
 from .report import Group as Group
 from .report import Report as Report

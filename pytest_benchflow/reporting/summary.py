@@ -14,10 +14,16 @@ _HEADINGS = (
 
 def summary_lines(groups: Sequence[Group]) -> list[str]:
     """Return the table, one row per group."""
+    rows = summary_rows(groups)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def summary_rows(groups: Sequence[Group]) -> list[list[str]]:
+    """Return the cells of the table, headings first, without the columns that say nothing."""
     rows = [_HEADINGS, *(_row(group) for group in groups)]
     used = [i for i in range(len(_HEADINGS)) if any(row[i] != "–" for row in rows[1:])]
-    widths = {i: max(len(row[i]) for row in rows) for i in used}
-    return ["  ".join(row[i].ljust(widths[i]) for i in used).rstrip() for row in rows]
+    return [[row[i] for i in used] for row in rows]
 
 
 def _row(group: Group) -> tuple[str, ...]:
