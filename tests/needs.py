@@ -54,12 +54,19 @@ def lacks_compiler() -> str | None:
     return None if shutil.which("cc") else "no C compiler here"
 
 
+@cache
+def lacks_browser() -> str | None:
+    missing = [program for program in ("chromium", "chromedriver") if shutil.which(program) is None]
+    return f"not installed: {', '.join(missing)}" if missing else None
+
+
 _NEEDS: list[tuple[str, str, Callable[[], str | None]]] = [
     ("docker", "BF_REQUIRE_DOCKER", lacks_docker),
     ("compose", "BF_REQUIRE_DOCKER", lacks_compose),
     ("podman", "BF_REQUIRE_PODMAN", lacks_podman),
     ("agents", "BF_REQUIRE_AGENTS", lacks_agents),
     ("registries", "BF_REQUIRE_REGISTRIES", lacks_registries),
+    ("browser", "BF_REQUIRE_BROWSER", lacks_browser),
     ("compiler", "BF_REQUIRE_COMPILER", lacks_compiler),
 ]
 MISSING = {marker: lacks for marker, required, lacks in _NEEDS if not os.environ.get(required)}

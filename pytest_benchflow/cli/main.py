@@ -47,6 +47,10 @@ def _run(options: argparse.Namespace, command: Sequence[str]) -> int:
 
         labels = {"benchmark": options.benchmark, "agent": options.agent, "model": options.model}
         return show_metrics(options.directory, **labels, as_json=options.json)
+    if options.command == "report":
+        from pytest_benchflow.cli.reports import write_page
+
+        return write_page(options.job, options.output)
     if options.command == "agents":
         return _agents(options)
     return _tasks(options)
@@ -101,6 +105,9 @@ def _parser() -> argparse.ArgumentParser:
     metrics.add_argument("-a", "--agent", default="", metavar="NAME", help="only this agent, where there are several")
     metrics.add_argument("-m", "--model", default="", metavar="ID", help="only this model, where there are several")
     metrics.add_argument("--json", action="store_true", help="everything, as JSON")
+    report = commands.add_parser("report", help="write a page to look at, all in one file")
+    report.add_argument("job", type=Path, metavar="JOB", help="a job, a folder of jobs, or a file that --bf-json wrote")
+    report.add_argument("-o", "--output", type=Path, metavar="FILE", help="the page (default: the job's name, here)")
     schema = commands.add_parser("schema", help="print the JSON Schema of the --bf-json report, or of rollout files")
     schema.add_argument("of", nargs="?", choices=("report", "rollout"), default="report")
     cleanup = commands.add_parser("cleanup", help="list what dead runs have left; removes nothing without --yes")

@@ -18,8 +18,6 @@ from pytest_benchflow.plugin.options import is_asked_for
 from pytest_benchflow.plugin.stash import attribute_errors_to, existing_run, get_session
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pytest_benchflow.plugin.reports import Results
     from pytest_benchflow.plugin.session import BenchSession
     from pytest_benchflow.reporting import Report
@@ -178,9 +176,8 @@ class Controller:
         if run is None and self._results is None:
             return
         run = get_session(self._config)
-        if self._results is None and (
-            run.settings.json is None or self._config.option.collectonly or run.settings.dry_run
-        ):
+        wanted = run.settings.json or run.settings.html
+        if self._results is None and (wanted is None or self._config.option.collectonly or run.settings.dry_run):
             return
         from pytest_benchflow.reporting import summary_lines
 
@@ -191,8 +188,7 @@ class Controller:
         self._notes += [f"note: {note}" for note in results.notes()[:_SHOWN_NOTES]]
         if job is not None:
             self._notes.append(f"results: {run.shown(job)}")
-        if run.settings.json is not None:
-            self._write(report, run.settings.json, run.shown(str(run.settings.json)))
+        self._write(report, run)
         self._publish(report)
 
     def _publish(self, report: Report) -> None:
@@ -205,16 +201,20 @@ class Controller:
             self._is_incomplete = True
             self._notes.append(str(error))
 
-    def _write(self, report: Report, path: Path, shown: str) -> None:
-        from pytest_benchflow.reporting import write_report
+    def _write(self, report: Report, run: BenchSession) -> None:
+        from pytest_benchflow.reporting import write_html, write_report
 
-        try:
-            write_report(report, path)
-        except OSError as error:
-            self._is_incomplete = True
-            self._notes.append(f"report: {shown} could not be written: {error.strerror}")
-        else:
-            self._notes.append(f"report: {shown}")
+        for path, write in ((run.settings.json, write_report), (run.settings.html, write_html)):
+            if path is None:
+                continue
+            shown = run.shown(str(path))
+            try:
+                write(report, path)
+            except OSError as error:
+                self._is_incomplete = True
+                self._notes.append(f"report: {shown} could not be written: {error.strerror}")
+            else:
+                self._notes.append(f"report: {shown}")
 
     def _check(self) -> None:
         """Say once, where pytest was started, that nothing can run here."""

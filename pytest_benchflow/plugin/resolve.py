@@ -47,8 +47,9 @@ def run_settings(config: pytest.Config, settings: Settings, job: RolloutFile | N
         merged = replace(merged, source=(*merged.source, job.source))
     if job is not None and job.job_name is not None:
         JobName().read(job.job_name, Source(f"{job.path}: job_name"))
-    if merged.json is not None:
-        require_writable(merged.json, "--bf-json" if config.getoption("bf_json") else "bf_json")
+    for name, path in (("json", merged.json), ("html", merged.html)):
+        if path is not None:
+            require_writable(path, f"--bf-{name}" if config.getoption(f"bf_{name}") else f"bf_{name}")
     if merged.selftest and config.getoption("bf_agent") is not None:
         raise UsageError("--bf-selftest runs nop and oracle", advice="take --bf-agent away")
     return replace(merged, jobs_dir=config.invocation_params.dir / merged.jobs_dir)

@@ -77,7 +77,7 @@ def read_settings(config: pytest.Config) -> Settings:
 
 def _base(declared: Setting, started: Path, root: Path) -> Path:
     """Return what a path in a file of settings is relative to; a report goes to where pytest was started."""
-    return started if declared.name == "json" else root
+    return started if declared.name in ("json", "html") else root
 
 
 def _nested_agents(table: Mapping[str, object]) -> Iterator[tuple[str, tuple[str | None, ...]]]:

@@ -1,3 +1,4 @@
+from .html.page import write_html as write_html
 from .reasons import error_reason as error_reason
 from .reasons import failure_reasons as failure_reasons
 from .reasons import reason as reason

@@ -13,6 +13,7 @@ from .files.schema import rollout_schema as rollout_schema
 from .recorder import utc_now as utc_now
 from .recorder import write_json as write_json
 from .resources import Resources as Resources
+from .result import TRAJECTORY as TRAJECTORY
 from .result import ErrorInfo as ErrorInfo
 from .result import RolloutResult as RolloutResult
 from .rollout import OnPhase as OnPhase

@@ -341,6 +341,9 @@ class RunSettings:
     json: Path | None = setting(
         None, PathTo(), "write all results to one JSON file", option="--bf-json", metavar="FILE", file=False
     )
+    html: Path | None = setting(
+        None, PathTo(), "write a page to look at, all in one file", option="--bf-html", metavar="FILE", file=False
+    )
     source: Sequence[SourceSpec] = setting(
         (),
         Sources(),

@@ -51,6 +51,7 @@ def ran(new_project: Callable[..., Project]) -> Ran:
         "tasks",
         "--bf-agent=oracle,nop",
         "--bf-json=r.json",
+        "--bf-html=r.html",
         f"--bf-agent-env=AGENT_SECRET={SECRETS['agent']}",
         f"--bf-verifier-env=VERIFIER_SECRET={SECRETS['verifier']}",
         "-n",
@@ -232,3 +233,11 @@ def test_secrets_that_agent_and_verifier_print_are_masked_everywhere(project: Pr
     assert "s3cret" not in done.stdout.str()
     # A variable with an ordinary name is no secret.
     assert "/srv/somewhere\n" in (project.rollout_dir() / "agent/oracle.txt").read_text()
+
+
+def test_the_page_is_written_beside_the_report(ran: Ran) -> None:
+    ran.run.stdout.fnmatch_lines(["report: r.json", "report: r.html"])
+    page = (ran.project.root / "r.html").read_text()
+    assert page.startswith("<!doctype html>")
+    assert page.count('id="bf-blob-') == 1
+    assert not [secret for secret in SECRETS.values() if secret in page]
