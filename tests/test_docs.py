@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 import shlex
@@ -98,6 +99,15 @@ def test_the_library_example_of_the_readme_works(demo: Project) -> None:
     assert "1.0" in run_script(
         demo, f"import asyncio\nasync def main():\n{body}\n    print(result.reward)\nasyncio.run(main())"
     )
+
+
+def test_the_table_of_failures_is_generated() -> None:
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs/generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    generate = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generate)
+    assert (ROOT / "docs/errors.md").read_text().endswith(generate.failures_table())
 
 
 def test_the_table_of_options_is_generated() -> None:

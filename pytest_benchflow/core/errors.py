@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Category(StrEnum):
@@ -25,8 +26,83 @@ class Category(StrEnum):
     INTERNAL = "internal"
 
 
-#: Failures that another attempt may cure; the rest would only cost the same again.
-TRANSIENT = frozenset({Category.SANDBOX, Category.INSTALL, Category.HANDSHAKE, Category.DEADLINE})
+class Failure(NamedTuple):
+    """What a category of failures means to users."""
+
+    what: str
+    phases: str
+    """Where it usually happens."""
+    is_transient: bool
+    """Whether another attempt may cure it, unless the error itself knows better."""
+    but: str
+    """When the error knows better."""
+    advice: str
+    """What to do, where the error itself has no advice."""
+
+
+_NEVER = ""
+FAILURES: dict[Category, Failure] = {
+    Category.TASK: Failure(
+        "the task's files are wrong", "collection, setup", False, _NEVER, "correct the task; `bf tasks check` reads it"
+    ),
+    Category.CONFIG: Failure(
+        "settings contradict each other or name what does not exist", "create, setup", False, _NEVER,
+        "change the setting that the message names",
+    ),
+    Category.CREDENTIALS: Failure(
+        "a key or login is missing or was refused", "create, connect", False, _NEVER,
+        "give the agent its credentials; `bf agents` says what it lacks",
+    ),
+    Category.SANDBOX: Failure(
+        "the sandbox did not start, died or lost its connection", "start, install_agent, execute, verify", True,
+        "a command or path of the task's that cannot work, a limit that was reached: never",
+        "look at the sandbox's own logs, and at memory and disk of this machine",
+    ),
+    Category.BUILD: Failure(
+        "the environment could not be built", "start", False, "a registry or network that did not answer: yes",
+        "build it by hand; the last lines of the build say which instruction failed",
+    ),
+    Category.HEALTHCHECK: Failure(
+        "the environment or a service did not become healthy in time", "start", False, _NEVER,
+        "open the environment with `bf shell` and run the check there",
+    ),
+    Category.INSTALL: Failure(
+        "an agent could not be installed", "install_agent", True, "a cache that others can write to: never",
+        "read agent/install-stdout.txt, or install it ahead with `bf agents install`",
+    ),
+    Category.HANDSHAKE: Failure(
+        "an agent did not start, or did not speak the protocol", "connect", True,
+        "a program that is missing, a request that was refused: never",
+        "read the agent's log in agent/, or start it by hand in `bf shell`",
+    ),
+    Category.AGENT: Failure(
+        "an agent ended before its model answered even once", "execute", False, _NEVER, "read the agent's log in agent/"
+    ),
+    Category.PROVIDER: Failure(
+        "the model never answered", "execute", False, "a provider that is overloaded or limits the rate: yes",
+        "check model name, quota and the provider's status",
+    ),
+    Category.VERIFIER: Failure(
+        "the verifier crashed, hung or could not be started", "verify", False, _NEVER,
+        "read verifier/test-stdout.txt; with a saved workspace `bf regrade` verifies again without the agent",
+    ),
+    Category.REWARD: Failure(
+        "the verifier left no reward, or one that is not a number", "verify", False, _NEVER,
+        "let the tests write a number to /logs/verifier/reward.txt",
+    ),
+    Category.DEADLINE: Failure(
+        "the rollout as a whole took too long, although each of its parts has a limit", "any", True, _NEVER,
+        "look at timing.json for the phase that took the time",
+    ),
+    Category.UNSUPPORTED: Failure(
+        "the task declares what the sandbox cannot give", "setup", False, _NEVER,
+        "choose another sandbox, for example docker",
+    ),
+    Category.INTERNAL: Failure(
+        "anything nobody expected: a bug in the harness, or a full disk", "any", False, _NEVER,
+        "report it with exception.txt from the rollout's directory",
+    ),
+}  # fmt: skip
 
 
 class BenchflowError(Exception):
@@ -49,7 +125,7 @@ class BenchflowError(Exception):
         if category is not None:
             self.category = category
         self.phase = phase
-        self.retryable = self.category in TRANSIENT if retryable is None else retryable
+        self.retryable = FAILURES[self.category].is_transient if retryable is None else retryable
 
     def __str__(self) -> str:
         return f"{self.message}; {self.advice}" if self.advice else self.message

@@ -148,6 +148,20 @@ class CountOrAuto(Count):
         return None if value == "auto" else super().read(value, source)
 
 
+class CountOrOff(Count):
+    """A whole number from 1 up, or `off`."""
+
+    ini: IniType = "string"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.expected += ", or off"
+
+    def read(self, value: Any, source: Source) -> int | None:
+        """Return the number, None for off."""
+        return None if value in ("off", "none", "0", 0, None) else super().read(value, source)
+
+
 class Flag(Kind):
     """Yes or no."""
 

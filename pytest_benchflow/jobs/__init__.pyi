@@ -1,3 +1,5 @@
+from .breaker import DEFAULT_BREAKER as DEFAULT_BREAKER
+from .breaker import CircuitBreaker as CircuitBreaker
 from .engine import Engine as Engine
 from .evaluation import Evaluation as Evaluation
 from .evaluation import EvaluationConfig as EvaluationConfig

@@ -18,6 +18,7 @@ from pytest_benchflow.agents import AgentRegistry
 from pytest_benchflow.configfile import TaskError
 from pytest_benchflow.core.errors import BadValue, BenchflowError
 from pytest_benchflow.core.files import cache_directory
+from pytest_benchflow.jobs.breaker import DEFAULT_BREAKER, CircuitBreaker
 from pytest_benchflow.jobs.engine import Engine
 from pytest_benchflow.jobs.job import Job, open_job, retry_policy
 from pytest_benchflow.jobs.ledger import JobEvent
@@ -70,6 +71,8 @@ class EvaluationConfig:
     include_tasks: Collection[str] = ()
     """Names of tasks to run, with * and ?; none at all means every one."""
     exclude_tasks: Collection[str] = ()
+    breaker: int | None = DEFAULT_BREAKER
+    """After how many tasks on which nothing but the same failure came of the agent or sandbox no more start."""
     file: RolloutFile | None = None
     """The job file that says everything about the rollouts, instead of the settings above."""
     environment: InitVar[str | None] = None
@@ -283,6 +286,8 @@ class Evaluation:
         tasks = self._tasks()
         registry = self._registry()
         job = self._open_job()
+        if self.config.breaker is not None:
+            job.rules.append(CircuitBreaker(self.config.breaker))
         job.hold()
         try:
             cells = [*self._cells(tasks, job.directory)]

@@ -10,18 +10,19 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from itertools import count, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from pytest_benchflow.agents import FREE_AGENTS
 from pytest_benchflow.core.errors import BadValue, BenchflowError, CannotRunHere, UsageError
 from pytest_benchflow.core.text import one_line
 from pytest_benchflow.jobs.ledger import JobEvent, Ledger
 from pytest_benchflow.jobs.results import RESULT, latest_attempts, not_started, read_results, results_in
 from pytest_benchflow.jobs.retry import RetryConfig
-from pytest_benchflow.rollout import ErrorInfo, Rollout
+from pytest_benchflow.rollout import Attempt, ErrorInfo, Rollout
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout import OnPhase, Resources, RolloutConfig, RolloutResult
@@ -67,10 +68,7 @@ class Job:
         """Return the score that an earlier run of this job gave a rollout; one of something else is refused."""
         if not self.is_resumed:
             return None
-        config = self.place(config)
-        here = config.jobs_dir / str(config.job_name)
-        directories = (here / config.name_for(task.short_name, attempt) for attempt in count(1))
-        attempts = results_in(directory / RESULT for directory in takewhile(Path.is_dir, directories))
+        attempts = results_in(directory / RESULT for directory in self._directories(config, task))
         for result in latest_attempts(result for result in attempts.results if result.key == config.key):
             if result.reward is not None:
                 self._refuse_mismatch(result, config, task)
@@ -85,41 +83,61 @@ class Job:
 
         One that a rule refuses does not start: its result says why.
         """
-        if (refused := self._refused(config, task)) is not None:
+        if (reason := self._refusal(config)) is not None:
+            refused = _unstarted(config, task, reason)
+            self.ledger.append(JobEvent.of_result("end", refused, refused=True))
             return refused
-        failures: list[str] = []
+        attempts = self._earlier_attempts(config, task)
+        notes: list[str] = []
         for attempt in count(1):
             rollout = Rollout(self.place(config), resources, task, on_phase=self._noting_phases(on_phase))
-            rollout.recorder.notes += failures
+            rollout.recorder.attempts += attempts
+            rollout.recorder.notes += notes
             self.ledger.append(JobEvent.of_config("start", config, task.name, attempt))
             try:
                 result = await rollout.run()
             except BaseException:
                 self.ledger.append(JobEvent.of_result("end", rollout.result, attempt=attempt))
                 raise
-            if result.error is None or not self.retry.should_retry(result, attempt):
+            if result.error is None or not self._may_retry(result, config, attempt):
                 self.ledger.append(JobEvent.of_result("end", result, attempt=attempt))
                 return result
             self.ledger.append(JobEvent.of_result("retry", result, attempt=attempt))
-            failures.append(
-                f"attempt {attempt}: {result.error.category} error in {result.error.phase}: "
-                f"{one_line(result.error.message)}"
-            )
-            await asyncio.sleep(self.retry.delay(attempt))
+            attempts.append(result.as_attempt())
+            error = result.error
+            notes.append(f"attempt {attempt}: {error.category} error in {error.phase}: {one_line(error.message)}")
+            try:
+                await asyncio.sleep(self.retry.delay(attempt))
+            except BaseException:
+                self.ledger.append(JobEvent.of_result("end", result, attempt=attempt))
+                raise
         raise AssertionError("unreachable")
 
-    def _refused(self, config: RolloutConfig, task: Task) -> RolloutResult | None:
+    def _may_retry(self, result: RolloutResult, config: RolloutConfig, attempt: int) -> bool:
+        return self.retry.should_retry(result, attempt) and self._refusal(config) is None
+
+    def _refusal(self, config: RolloutConfig) -> BenchflowError | CannotRunHere | None:
+        """Return why no rollout of this kind is to start any more, if a rule says so."""
         if not self.rules:
             return None
         for event in self.ledger.news():
             for rule in self.rules:
                 rule.learn(event)
-        for rule in self.rules:
-            if (reason := rule.refusal(config)) is not None:
-                result = _unstarted(config, task, reason)
-                self.ledger.append(JobEvent.of_result("end", result))
-                return result
-        return None
+        return next((reason for rule in self.rules if (reason := rule.refusal(config)) is not None), None)
+
+    def _directories(self, config: RolloutConfig, task: Task) -> Iterator[Path]:
+        """Yield the directories of all attempts at a rollout so far."""
+        config = self.place(config)
+        here = config.jobs_dir / str(config.job_name)
+        directories = (here / config.name_for(task.short_name, attempt) for attempt in count(1))
+        return takewhile(Path.is_dir, directories)
+
+    def _earlier_attempts(self, config: RolloutConfig, task: Task) -> list[Attempt]:
+        """Return what earlier runs of the job have tried in vain: it was paid for."""
+        if not self.is_resumed:
+            return []
+        is_free = config.primary_agent in FREE_AGENTS
+        return [_attempt_in(directory, is_free=is_free) for directory in self._directories(config, task)]
 
     def _noting_phases(self, on_phase: OnPhase | None) -> OnPhase:
         async def note(rollout: Rollout, phase: str) -> None:
@@ -248,10 +266,18 @@ def _mark(directory: Path, run_id: str) -> bool:
     return True
 
 
+def _attempt_in(directory: Path, *, is_free: bool) -> Attempt:
+    stored = results_in([directory / RESULT]).results
+    if stored:
+        return stored[0].as_attempt("cancelled" if stored[0].cancelled else "error")
+    has_asked = (directory / "prompts.json").exists() and not is_free
+    return Attempt(rollout_name=directory.name, status="killed", cost_is_partial=has_asked)
+
+
 def _unstarted(config: RolloutConfig, task: Task, reason: BenchflowError | CannotRunHere) -> RolloutResult:
     if isinstance(reason, CannotRunHere):
-        return not_started(config, name=task.name, skipped=str(reason))
-    return not_started(config, name=task.name, error=ErrorInfo.of(reason, "create"))
+        return not_started(config, name=task.name, skipped=str(reason), notes=[str(reason)])
+    return not_started(config, name=task.name, error=ErrorInfo.of(reason, "create"), notes=[str(reason)])
 
 
 def _who(result: RolloutResult) -> str:

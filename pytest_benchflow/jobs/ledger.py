@@ -62,6 +62,8 @@ class JobEvent:
     message: str | None = None
     reused: bool | None = None
     """Whether the score is of an earlier run of the job."""
+    refused: bool | None = None
+    """Whether a rule kept it from starting."""
 
     @classmethod
     def of_config(cls, kind: Kind, config: RolloutConfig, task: str, attempt: int) -> JobEvent:
@@ -82,7 +84,13 @@ class JobEvent:
 
     @classmethod
     def of_result(
-        cls, kind: Kind, result: RolloutResult, *, attempt: int | None = None, reused: bool = False
+        cls,
+        kind: Kind,
+        result: RolloutResult,
+        *,
+        attempt: int | None = None,
+        reused: bool = False,
+        refused: bool = False,
     ) -> JobEvent:
         """Return the event of an attempt that ended."""
         why = result.skipped if result.error is None else result.error.message
@@ -110,6 +118,7 @@ class JobEvent:
             category=None if result.error is None else result.error.category.value,
             message=None if why is None else one_line(why)[:_LONGEST_MESSAGE],
             reused=reused or None,
+            refused=refused or None,
         )
 
 
@@ -121,6 +130,8 @@ class Ledger:
         self._descriptor: int | None = None
         self._reader = LedgerReader(self.path)
         self._lock = threading.Lock()
+        self._is_whole = True
+        """Whether what was appended last is there to its end, or a full disk has cut it short."""
 
     def begin(self, total: int) -> None:
         """Begin the ledger of a run anew; done once, before any other process of the run opens it."""
@@ -130,16 +141,18 @@ class Ledger:
 
     def append(self, event: JobEvent) -> None:
         """Append an event, in one write, so that lines of several processes never mix."""
+        line = _line(event).encode("utf-8", "backslashreplace")
         with suppress(OSError), self._lock:
             if self._descriptor is None:
                 flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
                 self._descriptor = os.open(self.path, flags, 0o666)
-            os.write(self._descriptor, _line(event).encode("utf-8", "backslashreplace"))
+            written = os.write(self._descriptor, line if self._is_whole else b"\n" + line)
+            self._is_whole = written >= len(line)
 
     def news(self) -> list[JobEvent]:
-        """Return the events that were appended since the last call, by whichever process."""
+        """Return what was appended since the last call, by whichever process, except phases, which are most of it."""
         with self._lock:
-            return [*self._reader.news()]
+            return [*self._reader.news(phases=False)]
 
     def close(self) -> None:
         """Close the files; idempotent."""
@@ -158,7 +171,7 @@ class LedgerReader:
         self._descriptor: int | None = None
         self._rest = b""
 
-    def news(self) -> Iterator[JobEvent]:
+    def news(self, *, phases: bool = True) -> Iterator[JobEvent]:
         """Yield the events that were appended since the last call; a line that is being written waits for the next."""
         if not self._open():
             return
@@ -166,6 +179,8 @@ class LedgerReader:
         while data := os.read(self._descriptor, _CHUNK):
             *lines, self._rest = (self._rest + data).split(b"\n")
             for line in lines:
+                if not phases and line.startswith(_PHASE):
+                    continue
                 event = _parse(line)
                 if event is not None:
                     yield event
@@ -193,6 +208,7 @@ class LedgerReader:
         return True
 
 
+_PHASE = b'{"kind": "phase"'
 _FIELDS = frozenset(each.name for each in fields(JobEvent))
 
 

@@ -11,7 +11,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from pytest_benchflow.agents import FREE_AGENTS
 from pytest_benchflow.core.errors import Category
 from pytest_benchflow.core.text import distinct_names
 from pytest_benchflow.jobs.results import latest_attempts, outcome_class, read_results, unfinished_rollouts
@@ -141,18 +140,18 @@ class Tally:
 
     @property
     def tokens(self) -> int | None:
-        """Tokens in and out of all rollouts, None if no agent told."""
-        return _added([result.total_tokens for result in self.results])
+        """Tokens in and out of all rollouts and their failed attempts, None if no agent told."""
+        return _added([result.spent_tokens for result in self.results])
 
     @property
     def cost_usd(self) -> float | None:
-        """What all rollouts cost, None if no agent told."""
-        return _added([result.cost_usd for result in self.results])
+        """What all rollouts and their failed attempts cost, None if no agent told."""
+        return _added([result.spent_usd for result in self.results])
 
     @property
     def cost_is_partial(self) -> bool:
         """Whether the cost leaves out prompts of which no agent told it."""
-        return self.cost_usd is not None and any(map(_lacks_cost, self.results))
+        return self.cost_usd is not None and any(result.spent_usd_is_partial for result in self.results)
 
     @property
     def seconds(self) -> float:
@@ -161,11 +160,6 @@ class Tally:
 
     def _having(self, *statuses: str) -> list[RolloutResult]:
         return [result for result, status in zip(self.results, self.statuses, strict=True) if status in statuses]
-
-
-def _lacks_cost(result: RolloutResult) -> bool:
-    is_unknown = result.cost_usd is None and result.n_prompts > 0 and result.agent not in FREE_AGENTS
-    return result.cost_is_partial or is_unknown
 
 
 def seconds_of(result: RolloutResult) -> float:
@@ -322,7 +316,8 @@ def _usage(tally: Tally) -> dict[str, Json]:
     results = tally.results
     known = [result for result in results if result.total_tokens is not None]
     sums = {
-        name: _added([getattr(result.tokens, name) for result in results]) for name in ("input", "output", "cached")
+        name: _added([getattr(used, name) for result in results for used in result.used_tokens])
+        for name in ("input", "output", "cached")
     }
     return {
         "avg_skill_invocations": None,
@@ -346,7 +341,7 @@ def _of_task(members: Sequence[RolloutResult]) -> dict[str, Json]:
         "scored": len(rewards),
         "mean_reward": mean(rewards),
         "avg_duration_sec": mean([seconds_of(result) for result in members if result.reward is not None]),
-        "cost_usd": _added([result.cost_usd for result in members]),
+        "cost_usd": _added([result.spent_usd for result in members]),
     }
 
 

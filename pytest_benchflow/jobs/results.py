@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,7 +82,12 @@ def outcome_class(result: RolloutResult) -> str:
 
 
 def not_started(
-    config: RolloutConfig, *, name: str, error: ErrorInfo | None = None, skipped: str | None = None
+    config: RolloutConfig,
+    *,
+    name: str,
+    error: ErrorInfo | None = None,
+    skipped: str | None = None,
+    notes: Sequence[str] = (),
 ) -> RolloutResult:
     """Return the result of a rollout that could not even start; its task is called `name`."""
     now = utc_now()
@@ -99,6 +104,7 @@ def not_started(
         threshold=config.threshold,
         error=error,
         skipped=skipped,
+        notes=[*notes],
         started_at=now,
         finished_at=now,
     )

@@ -246,7 +246,7 @@ class BenchSession:
     @cached_property
     def job(self) -> Job:
         """This run's job; its directory is made on first use and shared by all processes of the run."""
-        from pytest_benchflow.jobs import open_job, retry_policy
+        from pytest_benchflow.jobs import CircuitBreaker, open_job, retry_policy
 
         job = open_job(
             self.settings.jobs_dir,
@@ -256,6 +256,8 @@ class BenchSession:
             resume=self.settings.resume,
             retry=retry_policy(None if self.job_file is None else self.job_file.retry, self.settings.retries),
         )
+        if self.settings.breaker is not None:
+            job.rules.append(CircuitBreaker(self.settings.breaker))
         if not self.is_worker:
             job.hold()
             job.refuse_others({(cell.agent, cell.model) for cell in self.cells()}, is_of_task_file)

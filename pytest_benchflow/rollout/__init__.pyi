@@ -14,8 +14,10 @@ from .recorder import utc_now as utc_now
 from .recorder import write_json as write_json
 from .resources import Resources as Resources
 from .result import TRAJECTORY as TRAJECTORY
+from .result import Attempt as Attempt
 from .result import ErrorInfo as ErrorInfo
 from .result import RolloutResult as RolloutResult
+from .result import Tokens as Tokens
 from .rollout import OnPhase as OnPhase
 from .rollout import Rollout as Rollout
 from .rollout import run_rollout as run_rollout

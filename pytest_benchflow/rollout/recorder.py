@@ -21,6 +21,7 @@ from pytest_benchflow.core.text import shortened
 from pytest_benchflow.core.types import Event, Json
 from pytest_benchflow.rollout.result import (
     TRAJECTORY,
+    Attempt,
     CheckSummary,
     ErrorInfo,
     RolloutResult,
@@ -148,6 +149,8 @@ class Recorder:
         self.verified_steps: dict[str | None, VerifiedStep] = {}
         self.verifier_tail: str | None = None
         self.notes: list[str] = []
+        self.attempts: list[Attempt] = []
+        """Earlier attempts at the same rollout."""
         self.error: ErrorInfo | None = None
         self.skipped: str | None = None
         self.is_cancelled = False
@@ -273,7 +276,7 @@ class Recorder:
             threshold=self.config.threshold,
             rewards=rewards,
             reward=primary_reward(rewards) if rewards else None,
-            error=self.error and self.error.model_copy(update={"message": redact(self.error.message)}),
+            error=self.error and _redacted(self.error, redact),
             skipped=self.skipped,
             cancelled=self.is_cancelled,
             agent_outcome=None if last is None else last.outcome,
@@ -288,6 +291,7 @@ class Recorder:
             ),
             cost_usd=sum(costs) if costs else None,
             cost_is_partial=0 < len(costs) < len(self.prompts),
+            attempts=[*self.attempts],
             checks=self._check_summary(),
             verifier_tail=self.verifier_tail and redact(self.verifier_tail),
             steps=[
@@ -345,6 +349,11 @@ class Recorder:
             return None
         failing = [*map(self.redactor.text, checks.failed)]
         return CheckSummary(passed=len(checks.passed), failed=len(checks.failed), failing=failing)
+
+
+def _redacted(error: ErrorInfo, redact: Callable[[str], str]) -> ErrorInfo:
+    advice = error.advice and redact(error.advice)
+    return error.model_copy(update={"message": redact(error.message), "advice": advice})
 
 
 def _stages(timing: Mapping[str, float]) -> dict[str, float]:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from pytest_benchflow.agents import AgentOutcome
-from pytest_benchflow.core.errors import BenchflowError, Category
+from pytest_benchflow.agents import FREE_AGENTS, AgentOutcome
+from pytest_benchflow.core.errors import FAILURES, BenchflowError, Category
 from pytest_benchflow.core.text import printable, with_cause
 from pytest_benchflow.core.types import Event
 
@@ -30,14 +30,21 @@ class ErrorInfo(_Record):
     category: Category
     phase: str
     message: str
-    retryable: bool = False
+    retryable: bool = Field(default=False, description="whether another attempt may cure it")
+    advice: str | None = Field(default=None, description="what to do about it")
 
     @classmethod
     def of(cls, error: BenchflowError, phase: str) -> ErrorInfo:
         """Describe an error raised in `phase`."""
         text = str(error)
         message = printable(with_cause(text) if error.category is Category.BUILD else text)
-        return cls(category=error.category, phase=error.phase or phase, message=message, retryable=error.retryable)
+        return cls(
+            category=error.category,
+            phase=error.phase or phase,
+            message=message,
+            retryable=error.retryable,
+            advice=printable(error.advice or FAILURES[error.category].advice),
+        )
 
 
 class StepResult(_Record):
@@ -62,6 +69,20 @@ class Tokens(_Record):
     input: int | None = None
     output: int | None = None
     cached: int | None = None
+
+
+class Attempt(_Record):
+    """An earlier attempt at a rollout: it gave no reward, and may have cost something all the same."""
+
+    rollout_name: str
+    status: Literal["error", "cancelled", "killed"]
+    """Killed is one that could not even say how it ended."""
+    error: ErrorInfo | None = None
+    n_tool_calls: int = 0
+    tokens: Tokens = Tokens()
+    cost_usd: float | None = None
+    cost_is_partial: bool = False
+    seconds: float | None = None
 
 
 class RolloutResult(_Record):
@@ -94,6 +115,7 @@ class RolloutResult(_Record):
     tokens: Tokens = Tokens()
     cost_usd: float | None = None
     cost_is_partial: bool = Field(default=False, description="whether the cost of some prompts is unknown")
+    attempts: list[Attempt] = Field(default=[], description="earlier attempts at it, which gave no reward")
     checks: CheckSummary | None = None
     verifier_tail: str | None = Field(default=None, description="the last lines the verifier printed")
     steps: list[StepResult] = []
@@ -137,14 +159,61 @@ class RolloutResult(_Record):
     @property
     def total_tokens(self) -> int | None:
         """Tokens in and out together, None if unknown."""
-        known = [n for n in (self.tokens.input, self.tokens.output) if n is not None]
-        return sum(known) if known else None
+        return _added([self.tokens.input, self.tokens.output])
+
+    @property
+    def used_tokens(self) -> list[Tokens]:
+        """What this attempt and each before it used."""
+        return [self.tokens, *(attempt.tokens for attempt in self.attempts)]
+
+    @property
+    def spent_tokens(self) -> int | None:
+        """Tokens in and out of this attempt and all before it."""
+        return _added([n for used in self.used_tokens for n in (used.input, used.output)])
+
+    @property
+    def spent_usd(self) -> float | None:
+        """What this attempt and all before it cost, None if no agent told."""
+        return _added([self.cost_usd, *(attempt.cost_usd for attempt in self.attempts)])
+
+    @property
+    def spent_usd_is_partial(self) -> bool:
+        """Whether that cost leaves something out."""
+        return self.lacks_cost or any(attempt.cost_is_partial for attempt in self.attempts)
+
+    @property
+    def lacks_cost(self) -> bool:
+        """Whether prompts of this attempt may have cost something of which no agent told."""
+        is_unknown = self.cost_usd is None and self.n_prompts > 0 and self.agent not in FREE_AGENTS
+        return self.cost_is_partial or is_unknown
+
+    def as_attempt(self, status: Literal["error", "cancelled"] = "error") -> Attempt:
+        """Return what is kept of this result where another attempt follows."""
+        return Attempt(
+            rollout_name=self.rollout_name,
+            status=status,
+            error=self.error,
+            n_tool_calls=self.n_tool_calls,
+            tokens=self.tokens,
+            cost_usd=self.cost_usd,
+            cost_is_partial=self.lacks_cost,
+            seconds=self.timing.get("total"),
+        )
 
     @property
     def verifier_error(self) -> str | None:
         """The message of an error that the verifier caused."""
         verifying = self.error is not None and self.error.category in (Category.VERIFIER, Category.REWARD)
         return self.error.message if self.error is not None and verifying else None
+
+
+N = TypeVar("N", int, float)
+
+
+def _added(numbers: Iterable[N | None]) -> N | None:
+    """Return the sum of the numbers that are known, None if none is."""
+    known = [number for number in numbers if number is not None]
+    return sum(known) if known else None
 
 
 def reaches_minimum(rewards: Mapping[str, float], minimum: float | Mapping[str, float] | None) -> bool:

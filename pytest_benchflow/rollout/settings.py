@@ -15,6 +15,7 @@ from pytest_benchflow.core.settings import (
     Choice,
     Count,
     CountOrAuto,
+    CountOrOff,
     Flag,
     Kind,
     Limit,
@@ -338,6 +339,15 @@ class RunSettings:
         shown="1",
         file=False,
     )
+    breaker: int | None = setting(
+        5,
+        CountOrOff(),
+        "start no more with an agent or sandbox that has never worked and died of one cause on so many tasks",
+        option="--bf-breaker",
+        metavar="N|off",
+        file=False,
+    )
+    """How many have to die of one cause before no more of the kind start; None for no such limit."""
     json: Path | None = setting(
         None, PathTo(), "write all results to one JSON file", option="--bf-json", metavar="FILE", file=False
     )
