@@ -39,6 +39,7 @@ SAMPLES = {
     "Limit": ("3", "4.5"),
     "Count": ("3", "4"),
     "CountOrAuto": ("3", "4"),
+    "CountOrOff": ("3", "4"),
     "Flag": ("true", "true"),
     "PathTo": ("one", "two"),
     "Variables": ("A=1", "A=2"),
