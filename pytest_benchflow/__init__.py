@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from .core.errors import CredentialsError as CredentialsError
     from .core.errors import HandshakeError as HandshakeError
     from .core.errors import InstallError as InstallError
+    from .core.errors import JudgeEnvironmentError as JudgeEnvironmentError
+    from .core.errors import JudgeError as JudgeError
+    from .core.errors import JudgeScoringError as JudgeScoringError
     from .core.errors import ProviderError as ProviderError
     from .core.errors import RewardError as RewardError
     from .core.errors import SandboxError as SandboxError
@@ -77,5 +80,13 @@ if TYPE_CHECKING:
     from .sandboxes import SandboxImage as SandboxImage
     from .tasks import Task as Task
     from .tasks import load_task as load_task
+    from .verify import CodeExecRewardFunc as CodeExecRewardFunc
+    from .verify import CriterionScore as CriterionScore
+    from .verify import RewardEvent as RewardEvent
+    from .verify import RewardFunc as RewardFunc
+    from .verify import Rubric as Rubric
+    from .verify import StringMatchRewardFunc as StringMatchRewardFunc
+    from .verify import TestRewardFunc as TestRewardFunc
+    from .verify import VerifyResult as VerifyResult
 
 __getattr__, __dir__ = lazy_exports(__name__, __file__)

@@ -21,6 +21,7 @@ class Category(StrEnum):
     PROVIDER = "provider"
     VERIFIER = "verifier"
     REWARD = "reward"
+    JUDGE = "judge"
     DEADLINE = "deadline"
     UNSUPPORTED = "unsupported"
     INTERNAL = "internal"
@@ -211,6 +212,20 @@ class RewardError(BenchflowError):
     """The verifier left no reward, or one that is not a number."""
 
     category = Category.REWARD
+
+
+class JudgeError(VerifierError):
+    """A judge gave no verdict: it could not be asked, refused, or said nothing that can be read."""
+
+    category = Category.JUDGE
+
+
+class JudgeScoringError(JudgeError, RuntimeError):
+    """A judge that could be asked gave no verdict."""
+
+
+class JudgeEnvironmentError(JudgeError, RuntimeError):
+    """A judge cannot be asked: its SDK, its key or its model is missing."""
 
 
 class CannotRunHere(Exception):

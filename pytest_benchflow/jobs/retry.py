@@ -19,7 +19,7 @@ _SWITCHES = {
     "retry_on_pipe": {Category.HANDSHAKE, Category.AGENT},
     "retry_on_acp": {Category.HANDSHAKE, Category.AGENT},
     "retry_on_infra": {Category.SANDBOX, Category.BUILD, Category.DEADLINE, Category.HEALTHCHECK},
-    "retry_on_verifier_infra": {Category.VERIFIER},
+    "retry_on_verifier_infra": {Category.VERIFIER, Category.JUDGE},
     "retry_on_api_error": {Category.PROVIDER},
 }
 #: Categories of older releases that may be excluded; here they are never retried.

@@ -8,6 +8,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -30,13 +31,13 @@ from pytest_benchflow.rollout.result import (
     combine_steps,
     read_trajectory,
 )
-from pytest_benchflow.verify import primary_reward
+from pytest_benchflow.verify import combined, event_line, primary_reward, reward_events
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout.config import RolloutConfig
     from pytest_benchflow.sandboxes import Sandbox
     from pytest_benchflow.tasks import Task, TaskStep
-    from pytest_benchflow.verify import Verification
+    from pytest_benchflow.verify import CriterionScore, JudgeRecord, RewardEvent, Verification
 
 
 N = TypeVar("N", int, float)
@@ -122,6 +123,7 @@ class VerifiedStep(NamedTuple):
 
     verification: Verification
     agent_outcome: AgentOutcome | None
+    reward_events: list[RewardEvent]
 
 
 class Recorder:
@@ -148,6 +150,8 @@ class Recorder:
         self.prompt_results: list[PromptResult] = []
         self.verified_steps: dict[str | None, VerifiedStep] = {}
         self.verifier_tail: str | None = None
+        self.judge_records: list[JudgeRecord] = []
+        """What every judging used, those that gave no verdict and those between rounds included."""
         self.notes: list[str] = []
         self.attempts: list[Attempt] = []
         """Earlier attempts at the same rollout."""
@@ -204,7 +208,9 @@ class Recorder:
     def add_verification(self, step: TaskStep, verification: Verification) -> None:
         """Add the verification of a step; a second one of the same step replaces the first."""
         last = self.last_prompt_result
-        self.verified_steps[step.name] = VerifiedStep(verification, None if last is None else last.outcome)
+        self.verified_steps[step.name] = VerifiedStep(
+            verification, None if last is None else last.outcome, reward_events(verification)
+        )
 
     def add_error(self, error: BaseException) -> None:
         """Add what ended the rollout: the reason to skip it, or an error; a traceback is kept of unexpected ones."""
@@ -293,6 +299,9 @@ class Recorder:
             cost_is_partial=0 < len(costs) < len(self.prompts),
             attempts=[*self.attempts],
             checks=self._check_summary(),
+            criteria=self._criteria(),
+            judge=self._judge(),
+            reward_events=[event for _, events in self._reward_events() for event in events],
             verifier_tail=self.verifier_tail and redact(self.verifier_tail),
             steps=[
                 StepResult(name=name, rewards=step.verification.rewards, agent_outcome=step.agent_outcome)
@@ -318,12 +327,21 @@ class Recorder:
                 self._trajectory.close()
             if self.directory is not None:
                 write_json(self.directory / "timing.json", {**_stages(result.timing), **result.timing})
+                self._write_reward_events()
                 write_json(self.directory / "result.json", result.model_dump(mode="json"))
         except OSError as error:
             if self.error is None:
                 self.add_error(error)
             return self.result()
         return result
+
+    def _write_reward_events(self) -> None:
+        """Write `rewards.jsonl`, if the verifier gave a reward."""
+        assert self.directory is not None
+        lines = [event_line(event, step=step) for step, events in self._reward_events() for event in events]
+        if lines:
+            text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+            write_text(self.directory / "rewards.jsonl", text)
 
     def write_sandbox(self, sandbox: Sandbox) -> None:
         """Write `sandbox.json`, so that what a killed run leaves can be found."""
@@ -340,6 +358,29 @@ class Recorder:
     def _rewards(self) -> dict[str, float] | None:
         steps = [step.verification.rewards for step in self.verified_steps.values()]
         return combine_steps(steps, self.task.config.multi_step_reward_strategy) if steps else None
+
+    def _criteria(self) -> list[CriterionScore]:
+        """Return the criteria of the step that was verified last."""
+        verifications = [step.verification for step in self.verified_steps.values()]
+        return [*map(self._redacted, verifications[-1].criteria)] if verifications else []
+
+    def _redacted(self, criterion: CriterionScore) -> CriterionScore:
+        redact = self.redactor.text
+        return replace(criterion, name=redact(criterion.name), reason=redact(criterion.reason))
+
+    def _judge(self) -> JudgeRecord | None:
+        record = combined(self.judge_records)
+        return record and replace(record, warnings=tuple(map(self.redactor.text, record.warnings)))
+
+    def _reward_events(self) -> list[tuple[str | None, list[RewardEvent]]]:
+        """Return the signals of every verified step, with the step's name; the time of each is kept."""
+        if self.error is not None or self.is_cancelled:
+            return []
+        redact = self.redactor.text
+        return [
+            (name, [replace(event, source=redact(event.source)) for event in step.reward_events])
+            for name, step in self.verified_steps.items()
+        ]
 
     def _check_summary(self) -> CheckSummary | None:
         """Return the named checks of the step that was verified last."""

@@ -16,6 +16,7 @@ from pytest_benchflow.agents import FREE_AGENTS, AgentOutcome
 from pytest_benchflow.core.errors import FAILURES, BenchflowError, Category
 from pytest_benchflow.core.text import printable, with_cause
 from pytest_benchflow.core.types import Event
+from pytest_benchflow.verify import CriterionScore, JudgeRecord, RewardEvent
 
 TRAJECTORY = "trajectory/acp_trajectory.jsonl"
 
@@ -117,6 +118,14 @@ class RolloutResult(_Record):
     cost_is_partial: bool = Field(default=False, description="whether the cost of some prompts is unknown")
     attempts: list[Attempt] = Field(default=[], description="earlier attempts at it, which gave no reward")
     checks: CheckSummary | None = None
+    criteria: list[CriterionScore] = Field(
+        default=[], description="what a judge or the verifier says of each criterion"
+    )
+    judge: JudgeRecord | None = Field(default=None, description="the judge, and what its calls used")
+    reward_events: list[RewardEvent] = Field(
+        default=[],
+        description="what makes the reward: each check, each criterion, the reward itself; also in rewards.jsonl",
+    )
     verifier_tail: str | None = Field(default=None, description="the last lines the verifier printed")
     steps: list[StepResult] = []
     notes: list[str] = Field(default=[], description="facts about the sandbox and the rollout that explain the result")
@@ -203,7 +212,11 @@ class RolloutResult(_Record):
     @property
     def verifier_error(self) -> str | None:
         """The message of an error that the verifier caused."""
-        verifying = self.error is not None and self.error.category in (Category.VERIFIER, Category.REWARD)
+        verifying = self.error is not None and self.error.category in (
+            Category.VERIFIER,
+            Category.REWARD,
+            Category.JUDGE,
+        )
         return self.error.message if self.error is not None and verifying else None
 
 

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 from pytest_benchflow.core.errors import BenchflowError, VerifierError
 from pytest_benchflow.core.text import exit_status, last_line, tail
 from pytest_benchflow.sandboxes import empty_dirs_script, exec_checked, upload_selected
+from pytest_benchflow.verify.criteria import CriterionScore
+from pytest_benchflow.verify.reward_details import read_criteria
 from pytest_benchflow.verify.rewards import Checks, read_checks, read_rewards
 
 if TYPE_CHECKING:
@@ -41,6 +43,8 @@ class Verification:
 
     rewards: dict[str, float]
     checks: Checks | None
+    criteria: tuple[CriterionScore, ...] = ()
+    """What the reward is made of, if the verifier says it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +72,8 @@ class Verifier:
             raise
         await self._collect(into)
         ending = _ending(status, into / OUTPUT)
-        return Verification(read_rewards(into, self.step.verifier.reward_range, ending), read_checks(into))
+        rewards = read_rewards(into, self.step.verifier.reward_range, ending)
+        return Verification(rewards, read_checks(into), read_criteria(into))
 
     async def clear(self) -> None:
         """Take tests and results away again, so that the next step's agent sees neither."""

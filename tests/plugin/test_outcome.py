@@ -99,9 +99,9 @@ def test_an_error_says_category_phase_and_place() -> None:
     assert text == "build error in start: RUN false ended with status 1 · jobs/x"
 
 
-def test_only_verifier_and_reward_errors_are_verifier_errors() -> None:
+def test_only_errors_of_verifier_reward_and_judge_are_verifier_errors() -> None:
     def error_of(category: Category) -> str | None:
         return result(error=ErrorInfo(category=category, phase="verify", message="why")).verifier_error
 
     said = {category for category in Category if error_of(category) is not None}
-    assert said == {Category.VERIFIER, Category.REWARD}
+    assert said == {Category.VERIFIER, Category.REWARD, Category.JUDGE}
