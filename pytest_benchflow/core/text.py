@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])?")
+#: What GitHub's runner takes for a command to itself: `::` after blanks at the start of a line, `##[` anywhere.
+_WORKFLOW_COMMAND = re.compile(r"^([^\S\n]*):(?=:)|#(?=#\[)", re.MULTILINE)
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 #: Bars, percentages and the columns of download meters.
@@ -30,8 +32,9 @@ _SAYS_NOTHING = re.compile(
 
 
 def printable(text: str) -> str:
-    """Drop escape sequences and control characters, keep tabs and line ends."""
-    return _CONTROLS.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n")))
+    """Drop escape sequences and control characters, keep tabs and line ends; no line is a command to a CI system."""
+    plain = _CONTROLS.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n")))
+    return _WORKFLOW_COMMAND.sub(lambda match: f"{match[0]} ", plain)
 
 
 def one_line(text: str, limit: int = 120) -> str:

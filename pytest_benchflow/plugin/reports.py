@@ -80,7 +80,24 @@ class Results:
         reused = (
             [f"{self.n_reused} of {len(self.raw)} scores are of an earlier run of this job"] if self.n_reused else []
         )
-        return reused + [f"{note} ({count} rollouts)" if count > 1 else note for note, count in counts.most_common()]
+        return (
+            reused
+            + self._integrity_notes()
+            + [f"{note} ({count} rollouts)" if count > 1 else note for note, count in counts.most_common()]
+        )
+
+    def _integrity_notes(self) -> list[str]:
+        """Return a line for each rollout that tripped a defence, and one for opt-outs that were used."""
+        lines = []
+        for nodeid, raw in self.raw.items():
+            if found := cast("list[dict[str, str]]", raw.get("integrity") or []):
+                texts = list(dict.fromkeys(finding["message"] for finding in found))
+                more = f" (and {len(texts) - 1} more)" if len(texts) > 1 else ""
+                lines.append(f"integrity: {nodeid}: {texts[0]}{more}")
+        counts = Counter(
+            ", ".join(off) for raw in self.raw.values() if (off := cast("list[str]", raw["hardening_off"]))
+        )
+        return lines + [f"[verifier.hardening] {keys}: off in {count} rollouts" for keys, count in counts.items()]
 
     def job_directory(self) -> str | None:
         """Return where the results are, None if there are none."""
@@ -100,6 +117,8 @@ _OURS = Path(__file__).parent
 
 def add_properties(item: pytest.Item, result: RolloutResult) -> None:
     """Put the result's facts on the item, from where JUnit and other reporters take them."""
+    from pytest_benchflow.verify import listed_findings
+
     facts: dict[str, object] = {
         "bf_task": result.task_name,
         "bf_agent": result.agent,
@@ -114,6 +133,9 @@ def add_properties(item: pytest.Item, result: RolloutResult) -> None:
         "bf_agent_outcome": result.agent_outcome and result.agent_outcome.value,
         "bf_error_category": result.error and result.error.category.value,
         "bf_error_phase": result.error and result.error.phase,
+        "bf_integrity_findings": len(result.integrity) or None,
+        "bf_integrity": listed_findings(result.integrity, limit=10) or None,
+        "bf_hardening_off": ", ".join(result.hardening_off) or None,
         "bf_tool_calls": result.n_tool_calls,
         "bf_tokens_input": result.tokens.input,
         "bf_tokens_output": result.tokens.output,

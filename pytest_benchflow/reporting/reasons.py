@@ -22,13 +22,20 @@ def reason(result: RolloutResult) -> str:
 def failure_reasons(result: RolloutResult) -> list[str]:
     """Say how far the agent got: reward, checks, what failed, and what became of the agent."""
     reward, threshold = _told_apart(result.reward or 0.0, result.threshold)
+    missed = result.reward is None or result.reward < result.threshold
     parts = [f"reward {reward} is below {threshold}"]
+    if not missed:
+        parts = [f"reward {result.reward:.2f}, but a defence was tripped"]
     if result.checks is not None:
         total = result.checks.passed + result.checks.failed
         parts.append(f"{result.checks.passed} of {total} checks passed")
         parts += [f"failing: {_listed(result.checks.failing)}"] if result.checks.failing else []
     if result.agent_detail:
         parts.append(f"agent: {result.agent_detail}")
+    if result.integrity:
+        from pytest_benchflow.verify import listed_findings
+
+        parts.append(f"integrity: {listed_findings(result.integrity)}")
     return parts
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pytest_benchflow.rollout.config import RolloutConfig
     from pytest_benchflow.sandboxes import Sandbox
     from pytest_benchflow.tasks import Task, TaskStep
-    from pytest_benchflow.verify import CriterionScore, JudgeRecord, RewardEvent, Verification
+    from pytest_benchflow.verify import CriterionScore, Finding, JudgeRecord, RewardEvent, Verification
 
 
 N = TypeVar("N", int, float)
@@ -155,6 +155,8 @@ class Recorder:
         self.notes: list[str] = []
         self.attempts: list[Attempt] = []
         """Earlier attempts at the same rollout."""
+        self.findings: list[Finding] = []
+        """The defences that the rollout tripped."""
         self.error: ErrorInfo | None = None
         self.skipped: str | None = None
         self.is_cancelled = False
@@ -308,6 +310,12 @@ class Recorder:
                 for name, step in self.verified_steps.items()
                 if name is not None
             ],
+            integrity=[
+                finding.model_copy(update={"message": redact(finding.message), "paths": [*map(redact, finding.paths)]})
+                for finding in self.findings
+            ],
+            integrity_policy=self.config.integrity,
+            hardening_off=self._opt_outs(),
             notes=[*map(redact, self.notes)],
             timing={**self.timing, "total": round(time.monotonic() - self._start, 4)},
             started_at=self._started_at,
@@ -354,6 +362,11 @@ class Recorder:
         if self.directory is not None and (files := self.redactor.scrub(self.directory)):
             more = f" and {len(files) - _SHOWN_FILES} more" if len(files) > _SHOWN_FILES else ""
             self.notes.append(f"a secret was masked in {', '.join(files[:_SHOWN_FILES])}{more}")
+
+    def _opt_outs(self) -> list[str]:
+        """Return the defences that any step opted out of."""
+        steps = self.task.steps
+        return list(dict.fromkeys(key for step in steps for key in step.verifier.hardening.opt_outs))
 
     def _rewards(self) -> dict[str, float] | None:
         steps = [step.verification.rewards for step in self.verified_steps.values()]

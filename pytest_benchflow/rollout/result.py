@@ -16,7 +16,7 @@ from pytest_benchflow.agents import FREE_AGENTS, AgentOutcome
 from pytest_benchflow.core.errors import FAILURES, BenchflowError, Category
 from pytest_benchflow.core.text import printable, with_cause
 from pytest_benchflow.core.types import Event
-from pytest_benchflow.verify import CriterionScore, JudgeRecord, RewardEvent
+from pytest_benchflow.verify import CriterionScore, Finding, JudgeRecord, RewardEvent
 
 TRAJECTORY = "trajectory/acp_trajectory.jsonl"
 
@@ -128,6 +128,11 @@ class RolloutResult(_Record):
     )
     verifier_tail: str | None = Field(default=None, description="the last lines the verifier printed")
     steps: list[StepResult] = []
+    integrity: list[Finding] = Field(default=[], description="the defences that the rollout tripped, with evidence")
+    integrity_policy: Literal["report", "fail"] = Field(
+        default="report", description="whether a rollout that tripped a defence fails whatever its reward"
+    )
+    hardening_off: list[str] = Field(default=[], description="the defences that the task opted out of")
     notes: list[str] = Field(default=[], description="facts about the sandbox and the rollout that explain the result")
     timing: dict[str, float] = Field(default={}, description="seconds by phase")
     started_at: str
@@ -143,7 +148,12 @@ class RolloutResult(_Record):
             return "skipped"
         if self.error is not None or self.reward is None:
             return "error"
-        return "passed" if self.reward >= self.threshold else "failed"
+        return "passed" if self.reward >= self.threshold and not self.fails_integrity else "failed"
+
+    @property
+    def fails_integrity(self) -> bool:
+        """Whether it tripped a defence, and that is enough to fail."""
+        return self.integrity_policy == "fail" and bool(self.integrity)
 
     @property
     def passed(self) -> bool:

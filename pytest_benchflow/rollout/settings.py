@@ -58,6 +58,7 @@ else:
 
 
 KeepSandbox = Literal["never", "failed", "always"]
+IntegrityPolicy = Literal["report", "fail"]
 SkillMode = Literal["no-skill", "with-skill"]
 MissingCredentials = Literal["error", "skip"]
 PreAgentHook = Callable[["Sandbox"], Awaitable[None]]
@@ -247,6 +248,18 @@ class RolloutSettings:
         metavar="never|failed|always",
     )
     """When to leave the sandbox for inspection; an interrupted rollout leaves none."""
+    integrity: IntegrityPolicy = setting(
+        "report",
+        Choice("report", "fail"),
+        "whether a rollout that tripped a defence of its verifier fails, or is only reported",
+        option="--bf-integrity",
+        metavar="report|fail",
+    )
+    """Whether a rollout that tripped a defence fails whatever its reward."""
+    frame: bool = setting(
+        False, Flag(), "report what the agent changed outside the task's workspace", option="--bf-frame"
+    )
+    """Whether to list what the agent changed or deleted outside the workspace."""
 
 
 @declaration(frozen=True, kw_only=True)

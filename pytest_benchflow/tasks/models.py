@@ -176,7 +176,27 @@ class Judge(Table):
 class Hardening(Table):
     """Protections a task may opt out of."""
 
+    enabled: StrictBool = True
+    """All of them at once."""
     cleanup_conftests: StrictBool = True
+    kill_processes: StrictBool = True
+    restore_config: StrictBool = True
+    remove_links: StrictBool = True
+    remove_shadows: StrictBool = True
+    clean_caches: StrictBool = True
+    clean_git: StrictBool = True
+    pin_environment: StrictBool = True
+    restore_system: StrictBool = True
+    protect_logs: StrictBool = True
+
+    @property
+    def opt_outs(self) -> list[str]:
+        """The keys that are false."""
+        return [key for key in type(self).model_fields if not getattr(self, key)]
+
+    def does(self, key: str) -> bool:
+        """Return whether a protection is on."""
+        return self.enabled and bool(getattr(self, key))
 
 
 class Memory(Table):

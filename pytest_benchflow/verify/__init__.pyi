@@ -3,6 +3,9 @@ from .criteria import JudgeRecord as JudgeRecord
 from .criteria import combined as combined
 from .reward_details import event_line as event_line
 from .reward_details import reward_events as reward_events
+from .integrity import Finding as Finding
+from .integrity import FindingKind as FindingKind
+from .integrity import listed_findings as listed_findings
 from .rewards import Checks as Checks
 from .rewards import primary_reward as primary_reward
 from .rewards import read_checks as read_checks

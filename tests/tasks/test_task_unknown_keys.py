@@ -39,7 +39,9 @@ HINTS = [
     ),
     (
         "[verifier.hardening]\nsandbox = true",
-        "2: [verifier.hardening] sandbox is not a known key; known: cleanup_conftests",
+        "2: [verifier.hardening] sandbox is not a known key; known: clean_caches, clean_git, cleanup_conftests, "
+        "enabled, kill_processes, pin_environment, protect_logs, remove_links, remove_shadows, "
+        "restore_config, restore_system",
     ),
     ("[benchflow]\ntrial = 1", "2: [benchflow] trial is not a known key; did you mean trials?"),
     ("agents = 1", "1: agents is not a known key; did you mean agent?"),
