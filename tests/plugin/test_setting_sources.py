@@ -48,6 +48,7 @@ SAMPLES = {
     "Shard": ("1/2", "2/2"),
     "missing_credentials": ("skip", "error"),
     "keep_sandbox": ("failed", "always"),
+    "integrity": ("fail", "report"),
     "skill_mode": ("with-skill", "no-skill"),
     "loop_strategy": ("single-shot", "verify-retry:k=2"),
 }
