@@ -12,6 +12,9 @@ from project import Project, wait_for
 COUNT = 16
 WITHIN_SEC = 10
 KINDS = {"container": ("ps", "-aq", "--no-trunc"), "network": ("network", "ls", "-q"), "volume": ("volume", "ls", "-q")}
+GUARDED = (
+    '[environment]\ndocker_image = "bf-test/busybox:1"\nnetwork_mode = "allowlist"\nallowed_hosts = ["one.example"]\n'
+)
 TOML = '[environment]\ndocker_image = "bf-test/busybox:1"\n'
 
 
@@ -52,3 +55,21 @@ def test_nothing_is_left_of_sixteen_containers_after_kill_9(new_project: Callabl
         runner.wait()
         if left := labelled(runner.pid).get("container"):
             subprocess.run(["docker", "rm", "-f", *left], capture_output=True, check=False)
+
+
+def test_the_network_of_a_killed_run_goes_when_the_next_one_starts(new_project: Callable[..., Project]) -> None:
+    project = new_project()
+    project.task("tasks/guarded", toml=GUARDED, solve="[ -e /again ] || sleep 600")
+    environment = {"DOCKER_HOST": os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")}
+    killed = project.start("tasks", "--bf-sandbox=docker", env=environment)
+    try:
+        wait_for(lambda: list(project.root.glob("jobs/*/*/sandbox.json")) or killed.poll() is not None, "its start", 90)
+        assert killed.poll() is None, (project.root / "pytest.log").read_text()
+    finally:
+        killed.kill()
+        killed.wait()
+    wait_for(lambda: "container" not in labelled(killed.pid), "the end of its container", WITHIN_SEC)
+    assert set(labelled(killed.pid)) == {"network"}
+    (project.root / "tasks/guarded/solution/solve.sh").write_text("true\n")
+    project.run("tasks", "--bf-sandbox=docker", env=environment)
+    assert labelled(killed.pid) == {}

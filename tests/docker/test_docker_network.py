@@ -37,8 +37,9 @@ async def test_neighbours_in_the_guarded_network_do_not_meet() -> None:
         assert (await two.exec(f"{script}{address}:8000/")).stdout == "000"
         # The proxy of one neighbour serves that one alone.
         proxy = (await one.exec("echo $http_proxy")).stdout.strip()
-        assert (await one.exec(f"curl -s -o /dev/null -w %{{http_code}} -x {proxy} http://x.example/")).stdout == "403"
-        assert (await two.exec(f"curl -s -o /dev/null -w %{{http_code}} -x {proxy} http://x.example/")).stdout == "000"
+        script = f"curl -s -o /dev/null -w %{{http_code}} --max-time 20 -x {proxy} http://x.example/"
+        assert (await one.exec(script)).stdout == "403"
+        assert (await two.exec(script)).stdout == "000"
     finally:
         await one.stop()
         await two.stop()

@@ -23,7 +23,7 @@ from pytest_benchflow.core.network import NO_NETWORK
 from pytest_benchflow.sandboxes import Limits, SandboxSpec
 from pytest_benchflow.sandboxes.build_context import BuildContext
 from pytest_benchflow.sandboxes.docker import client
-from pytest_benchflow.sandboxes.docker.backend import engine_facts
+from pytest_benchflow.sandboxes.docker.backend import engine_facts, is_on_this_machine
 from pytest_benchflow.sandboxes.docker.channel import Answer, can_export, quote
 from pytest_benchflow.sandboxes.docker.cleanup import list_leftovers
 from pytest_benchflow.sandboxes.docker.client import Address, DockerEngine, Unreachable, daemon_answers, find_address
@@ -665,3 +665,21 @@ def _into(target: bytearray):  # type: ignore[no-untyped-def]
         target.extend(data)
 
     return sink
+
+
+@pytest.mark.parametrize(
+    ("config", "is_here"),
+    [
+        ({"Subnet": "127.0.0.0/8", "Gateway": "127.0.0.1"}, True),
+        ({"Subnet": "127.0.0.0/8"}, True),
+        ({"Subnet": "203.0.113.0/24"}, False),
+        ({"Subnet": "127.0.0.0/8", "Gateway": "203.0.113.1"}, False),
+        ({}, False),
+    ],
+)
+def test_a_bridge_is_known_as_this_machines_before_the_engine_tells_its_address(
+    config: dict[str, str], is_here: bool
+) -> None:
+    # An engine that has made the bridge since it started lists no gateway for it until it starts again.
+    networks = [{"Name": "bridge", "IPAM": {"Config": [config]}}]
+    assert is_on_this_machine(networks) is is_here

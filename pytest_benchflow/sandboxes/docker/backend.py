@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import os
 import uuid
 from collections.abc import Mapping, Sequence
@@ -87,7 +88,7 @@ class DockerBackend:
         network_of_builds = None if engine_info.has_bridge else "host"
         images = Images(engine, builds=self._builds, network=network_of_builds, is_podman=engine_info.is_podman)
         run = uuid.uuid4().hex[:12]
-        is_here = engine.address.is_local and not engine_info.is_podman and _is_on_this_machine(networks)
+        is_here = engine.address.is_local and not engine_info.is_podman and is_on_this_machine(networks)
         guarded = Networks(engine, run=run, public=network, is_here=is_here)
         self._starter = Starter(engine, images, engine_info, run=run, networks=guarded)
         self._watcher = Watcher(engine.address)
@@ -147,11 +148,19 @@ class DockerBackend:
             await remove_leftovers(engine)
 
 
-def _is_on_this_machine(networks: Sequence[Mapping[str, Any]]) -> bool:
+def is_on_this_machine(networks: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether the engine's bridge is an interface of this machine, and not of a virtual one."""
     bridge = next((network for network in networks if network["Name"] == "bridge"), None)
     ranges = (bridge or {}).get("IPAM", {}).get("Config") or []
-    return any(is_own(str(entry.get("Gateway", ""))) for entry in ranges)
+    return any(is_own(_gateway(entry)) for entry in ranges)
+
+
+def _gateway(entry: Mapping[str, Any]) -> str:
+    """Return this machine's address in a range; an engine that has just made its bridge does not tell it yet."""
+    if gateway := entry.get("Gateway"):
+        return str(gateway)
+    subnet = str(entry.get("Subnet") or "")
+    return str(next(ipaddress.ip_network(subnet, strict=False).hosts())) if subnet else ""
 
 
 def engine_facts(info: dict[str, Any], networks: set[str]) -> EngineFacts:
