@@ -3,89 +3,57 @@
 from __future__ import annotations
 
 import math
-import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from pytest_benchflow.core.errors import Category
 from pytest_benchflow.core.text import distinct_names
 from pytest_benchflow.jobs.results import latest_attempts, outcome_class, read_results, unfinished_rollouts
+from pytest_benchflow.jobs.statistics import (
+    mean,
+    mean_interval,
+    pass_all_k,
+    pass_at_k,
+    percentile,
+    rate_interval,
+    wilson_interval,
+)
 
 if TYPE_CHECKING:
     from pytest_benchflow.core.types import Json
     from pytest_benchflow.rollout import RolloutResult
 
 
-BOOTSTRAP_SAMPLES = 1000
-
-
-def wilson_interval(passed: int, total: int, z: float = 1.959964) -> tuple[float, float]:
-    """Return the 95 % Wilson score interval of a pass rate."""
-    if total == 0:
-        return 0.0, 1.0
-    rate, spread = passed / total, z * z / total
-    centre = (rate + spread / 2) / (1 + spread)
-    half = z * math.sqrt(rate * (1 - rate) / total + spread / (4 * total)) / (1 + spread)
-    return max(0.0, centre - half), min(1.0, centre + half)
-
-
-def mean(values: Sequence[float]) -> float | None:
-    """Return the mean, None of nothing."""
-    return math.fsum(values) / len(values) if values else None
-
-
-def bootstrap_interval(
-    clusters: Sequence[Sequence[float]], *, samples: int = BOOTSTRAP_SAMPLES, seed: int = 0
-) -> tuple[float, float] | None:
-    """Return the 95 % bootstrap interval of the mean of all values; the same data give the same interval.
-
-    Whole clusters are drawn, for example all trials of a task, since these resemble each other more than others.
-    """
-    drawn_from = [(math.fsum(cluster), len(cluster)) for cluster in clusters if cluster]
-    if not drawn_from:
-        return None
-    chance = random.Random(seed)  # noqa: S311
-    means: list[float] = []
-    for _ in range(samples):
-        drawn = chance.choices(drawn_from, k=len(drawn_from))
-        means.append(math.fsum(total for total, _ in drawn) / sum(size for _, size in drawn))
-    return percentile(means, 2.5), percentile(means, 97.5)
-
-
-def percentile(values: Sequence[float], percent: float) -> float:
-    """Return a percentile, between two values in proportion."""
-    ordered = sorted(values)
-    place = (len(ordered) - 1) * percent / 100
-    low = math.floor(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
-
-
-def pass_at_k(trials: int, passed: int, k: int) -> float:
-    """Return the chance that at least one of k trials passes, without bias from the trials that were run."""
-    _check(trials, passed, k)
-    return 1.0 - math.comb(trials - passed, k) / math.comb(trials, k)
-
-
-def pass_all_k(trials: int, passed: int, k: int) -> float:
-    """Return the chance that all of k trials pass, often written pass^k."""
-    _check(trials, passed, k)
-    return math.comb(passed, k) / math.comb(trials, k)
-
-
-def _check(trials: int, passed: int, k: int) -> None:
-    if not (0 <= passed <= trials and 1 <= k <= trials):
-        raise ValueError(f"{passed} of {trials} trials passed says nothing about {k} trials")
-
-
 _MAX_K = 10
 _PERCENTILES = (50, 90, 99)
 K = TypeVar("K")
 N = TypeVar("N", int, float)
+TrialKey = tuple[str, str, str | None, str | None]
+
+
+class Outcome(Protocol):
+    """A result and what the run made of it, which may be another status than its own: quarantined, for example."""
+
+    @property
+    def id(self) -> str:
+        """What the rollout is called in its run."""
+
+    @property
+    def status(self) -> str:
+        """What it counts as."""
+
+    @property
+    def result(self) -> RolloutResult:
+        """The result."""
+
+
+def trial_key(result: RolloutResult) -> TrialKey:
+    """Return what all trials of one rollout have in common: task, agent, model and scene."""
+    return result.task_path, result.agent, result.model, result.scene
 
 
 @dataclass(frozen=True)
@@ -119,13 +87,52 @@ class Tally:
 
     @property
     def pass_rate_interval(self) -> tuple[float, float] | None:
-        """The 95 % interval of the pass rate."""
-        return wilson_interval(self.n("passed"), len(self.scored)) if self.scored else None
+        """The 95 % interval of the pass rate, clustered by task where trials repeat."""
+        passed = self._by_task("passed")
+        return rate_interval([(len(passed.get(task, ())), len(all_)) for task, all_ in self._scored_by_task.items()])
 
     @property
     def mean_reward(self) -> float | None:
         """The mean reward."""
         return mean([result.reward for result in self.scored if result.reward is not None])
+
+    @property
+    def mean_reward_interval(self) -> tuple[float, float] | None:
+        """The 95 % interval of the mean reward, over tasks."""
+        return mean_interval(
+            [
+                [result.reward for result in members if result.reward is not None]
+                for members in self._scored_by_task.values()
+            ]
+        )
+
+    def pass_at(self, k: int) -> float | None:
+        """Return pass@k, averaged over tasks and configurations; None if one of them has fewer than k trials."""
+        return self._over_trials(pass_at_k, k)
+
+    def pass_all(self, k: int) -> float | None:
+        """Return pass^k, averaged over tasks and configurations; None if one of them has fewer than k trials."""
+        return self._over_trials(pass_all_k, k)
+
+    @property
+    def trials(self) -> dict[TrialKey, tuple[int, int]]:
+        """For each task and configuration how many trials passed, and how many were scored."""
+        counts: dict[TrialKey, tuple[int, int]] = {}
+        for result, status in zip(self.results, self.statuses, strict=True):
+            if status in ("passed", "failed"):
+                passed, trials = counts.get(trial_key(result), (0, 0))
+                counts[trial_key(result)] = passed + (status == "passed"), trials + 1
+        return counts
+
+    @property
+    def chances(self) -> tuple[dict[str, float], dict[str, float]]:
+        """pass@k and pass^k for every k that all tasks have trials for, up to ten."""
+        most = min((trials for _, trials in self.trials.values()), default=0)
+        ks = range(1, min(most, _MAX_K) + 1)
+        return (
+            {str(k): value for k in ks if (value := self.pass_at(k)) is not None},
+            {str(k): value for k in ks if (value := self.pass_all(k)) is not None},
+        )
 
     @property
     def errors_by_category(self) -> dict[str, int]:
@@ -157,6 +164,19 @@ class Tally:
     def seconds(self) -> float:
         """The time of all rollouts added up."""
         return math.fsum(map(seconds_of, self.results))
+
+    def _over_trials(self, measure: Callable[[int, int, int], float], k: int) -> float | None:
+        counts = self.trials.values()
+        if not counts or min(trials for _, trials in counts) < k:
+            return None
+        return mean([measure(trials, passed, k) for passed, trials in counts])
+
+    @property
+    def _scored_by_task(self) -> dict[str, list[RolloutResult]]:
+        return self._by_task("passed", "failed")
+
+    def _by_task(self, *statuses: str) -> dict[str, list[RolloutResult]]:
+        return _grouped(self._having(*statuses), lambda result: result.task_path)
 
     def _having(self, *statuses: str) -> list[RolloutResult]:
         return [result for result, status in zip(self.results, self.statuses, strict=True) if status in statuses]
@@ -241,11 +261,11 @@ class BenchmarkMetrics:
 
     def pass_at(self, k: int) -> float | None:
         """Return pass@k, averaged over tasks; None if some task has fewer than k trials."""
-        return self._over_trials(pass_at_k, k)
+        return Tally.of(self.results).pass_at(k)
 
     def pass_all(self, k: int) -> float | None:
         """Return pass^k, averaged over tasks; None if some task has fewer than k trials."""
-        return self._over_trials(pass_all_k, k)
+        return Tally.of(self.results).pass_all(k)
 
     def summary(self) -> dict[str, Json]:
         """Return everything as plain data; unknown numbers are None, and averages are over what was scored."""
@@ -268,28 +288,13 @@ class BenchmarkMetrics:
         }
         return {**labels, **_numbers(self), **tasks_by_class, "by_configuration": by_configuration, "by_task": by_task}
 
-    def _over_trials(self, measure: Callable[[int, int, int], float], k: int) -> float | None:
-        counts = self._trials()
-        if not counts or min(trials for trials, _ in counts) < k:
-            return None
-        return mean([measure(trials, passed, k) for trials, passed in counts])
-
-    def _trials(self) -> list[tuple[int, int]]:
-        """Return for each task and configuration how many trials were scored and how many of them passed."""
-        scored = [result for result in self.results if result.reward is not None]
-        groups = _grouped(scored, lambda r: (r.task_path, r.agent, r.model, r.scene))
-        return [(len(members), sum(result.passed for result in members)) for members in groups.values()]
-
 
 def _numbers(metrics: BenchmarkMetrics) -> dict[str, Json]:
     results = metrics.results
     tally = Tally.of(results)
     counts = Counter(map(outcome_class, results))
     passed, total, scored = tally.n("passed"), len(results) - tally.n("cancelled"), tally.scored
-    clusters = [[r.reward or 0.0 for r in members] for members in _grouped(scored, lambda r: r.task_path).values()]
-    most = min((trials for trials, _ in metrics._trials()), default=0)
-    at_k: dict[str, Json] = {str(k): metrics.pass_at(k) for k in range(1, min(most, _MAX_K) + 1)}
-    all_k: dict[str, Json] = {str(k): metrics.pass_all(k) for k in range(1, min(most, _MAX_K) + 1)}
+    at_k, all_k = tally.chances
     return {
         "total": total,
         **{name: counts[name] for name in ("passed", "failed", "errored", "verifier_errored", "skipped", "cancelled")},
@@ -300,9 +305,9 @@ def _numbers(metrics: BenchmarkMetrics) -> dict[str, Json]:
         "pass_rate": tally.pass_rate,
         "pass_rate_interval": _listed(tally.pass_rate_interval),
         "mean_reward": tally.mean_reward,
-        "mean_reward_interval": _listed(bootstrap_interval(clusters)),
-        "pass_at_k": at_k,
-        "pass_all_k": all_k,
+        "mean_reward_interval": _listed(tally.mean_reward_interval),
+        "pass_at_k": {**at_k},
+        "pass_all_k": {**all_k},
         "error_breakdown": _breakdown(results, "errored"),
         "verifier_error_breakdown": _breakdown(results, "verifier_errored"),
         "avg_tool_calls": mean([float(result.n_tool_calls) for result in scored]),
@@ -335,10 +340,16 @@ def _usage(tally: Tally) -> dict[str, Json]:
 
 def _of_task(members: Sequence[RolloutResult]) -> dict[str, Json]:
     rewards = [result.reward for result in members if result.reward is not None]
+    tally = Tally.of(members)
+    at_k, all_k = tally.chances
     return {
         "trials": sum(result.status != "cancelled" for result in members),
-        "passed": sum(result.passed for result in members),
+        "passed": tally.n("passed"),
         "scored": len(rewards),
+        "pass_rate": tally.pass_rate,
+        "pass_rate_interval": _listed(wilson_interval(tally.n("passed"), len(rewards))) if rewards else None,
+        "pass_at_k": {**at_k},
+        "pass_all_k": {**all_k},
         "mean_reward": mean(rewards),
         "avg_duration_sec": mean([seconds_of(result) for result in members if result.reward is not None]),
         "cost_usd": _added([result.spent_usd for result in members]),

@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from pytest_benchflow.core.files import write_atomically
-from pytest_benchflow.jobs import Tally
+from pytest_benchflow.jobs import Comparison, GateVerdict, Tally
 from pytest_benchflow.rollout import RolloutResult
 
 SCHEMA_VERSION = "1.0"
@@ -46,6 +46,9 @@ class Group(_Record):
     pass_rate: float | None = None
     pass_rate_interval: tuple[float, float] | None = None
     mean_reward: float | None = None
+    mean_reward_interval: tuple[float, float] | None = None
+    pass_at_k: dict[str, float] = Field(default={}, description="chance that one of k trials passes, by k")
+    pass_all_k: dict[str, float] = Field(default={}, description="chance that all of k trials pass, by k")
     errors_by_category: dict[str, int] = {}
     n_tool_calls: int = 0
     tokens: int | None = None
@@ -65,6 +68,11 @@ class Report(_Record):
     finished_at: str
     exit_status: int | None = Field(description="pytest's; null in a report that was made of a job's directory")
     job_dir: str | None
+    shard: tuple[int, int] | None = Field(default=None, description="which slice of how many it is")
+    gates: list[GateVerdict] = Field(default=[], description="what became of the run's gates")
+    baseline: Comparison | None = Field(default=None, description="how it compares with an earlier run")
+    missing: list[str] = Field(default=[], description="rollouts that were selected and never reported")
+    failed_tests: int = Field(default=0, description="how many failures were not of rollouts but of ordinary tests")
     summary: list[Group]
     rollouts: list[Entry]
 
@@ -95,6 +103,7 @@ def write_report(report: Report, path: Path) -> None:
 
 def _group(agent: str, model: str | None, scene: str | None, entries: Sequence[Entry]) -> Group:
     tally = Tally([entry.result for entry in entries], [entry.status for entry in entries])
+    at_k, all_k = tally.chances
     return Group(
         agent=agent,
         model=model,
@@ -109,6 +118,9 @@ def _group(agent: str, model: str | None, scene: str | None, entries: Sequence[E
         pass_rate=tally.pass_rate,
         pass_rate_interval=tally.pass_rate_interval,
         mean_reward=tally.mean_reward,
+        mean_reward_interval=tally.mean_reward_interval,
+        pass_at_k=at_k,
+        pass_all_k=all_k,
         errors_by_category=tally.errors_by_category,
         n_tool_calls=tally.n_tool_calls,
         tokens=tally.tokens,

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pytest_benchflow.reporting.report import Group
 
 _HEADINGS = (
-    "agent", "passed", "pass rate", "reward", "errors", "skipped", "quarantined", "cancelled", "tools", "tokens",
-    "cost", "time"
+    "agent", "passed", "pass rate", "over trials", "reward", "errors", "skipped", "quarantined", "cancelled", "tools",
+    "tokens", "cost", "time"
 )  # fmt: skip
 
 
@@ -32,7 +32,8 @@ def _row(group: Group) -> tuple[str, ...]:
         "/".join(part for part in (group.agent, group.model, group.scene) if part),
         f"{group.passed} of {scored}" if scored else "–",
         _rate(group) if scored else "–",
-        "–" if group.mean_reward is None else f"{group.mean_reward:.2f}",
+        _over_trials(group),
+        _reward(group),
         _errors(group),
         str(group.skipped) if group.skipped else "–",
         str(group.quarantined) if group.quarantined else "–",
@@ -49,6 +50,22 @@ def _rate(group: Group) -> str:
     assert group.pass_rate_interval is not None
     low, high = group.pass_rate_interval
     return f"{group.pass_rate:.0%} ({low:.0%}–{high:.0%})"
+
+
+def _over_trials(group: Group) -> str:
+    """Return pass@k and pass^k for the largest k above 1."""
+    k = max(group.pass_at_k, key=int, default="1")
+    return "–" if k == "1" else f"pass@{k} {group.pass_at_k[k]:.2f}, pass^{k} {group.pass_all_k[k]:.2f}"
+
+
+def _reward(group: Group) -> str:
+    """Return the mean reward; its interval says nothing new where rewards are the pass rate."""
+    if group.mean_reward is None:
+        return "–"
+    if group.mean_reward_interval is None or group.mean_reward == group.pass_rate:
+        return f"{group.mean_reward:.2f}"
+    low, high = group.mean_reward_interval
+    return f"{group.mean_reward:.2f} ({low:.2f}–{high:.2f})"
 
 
 def _errors(group: Group) -> str:

@@ -94,6 +94,9 @@ class RolloutResult(_Record):
     task_digest: str | None = None
     rollout_name: str
     key: str = Field(default="", description="what the rollout is called in its job: a node id, for example")
+    difficulty: str | None = None
+    category: str | None = None
+    tags: list[str] = Field(default=[], description="tags and keywords of the task")
     agent: str
     agent_name: str | None = Field(default=None, description="what the agent calls itself")
     agent_version: str | None = None
@@ -107,6 +110,9 @@ class RolloutResult(_Record):
     reward: float | None = None
     error: ErrorInfo | None = None
     skipped: str | None = Field(default=None, description="why the rollout was skipped")
+    held_back: Literal["decided", "budget"] | None = Field(
+        default=None, description="why the run did not start it: its gates were decided, or the money was spent"
+    )
     cancelled: bool = Field(default=False, description="whether the run was stopped before the rollout ended")
     agent_outcome: AgentOutcome | None = None
     agent_detail: str | None = None
