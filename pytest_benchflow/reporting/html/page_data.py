@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pytest_benchflow.core.text import one_line
-from pytest_benchflow.jobs import Tally, bootstrap_interval
+from pytest_benchflow.jobs import Tally
 from pytest_benchflow.reporting.html.rollout_files import config_of, events_json, verifier_output
 from pytest_benchflow.reporting.reasons import reason
 
@@ -38,9 +38,6 @@ def overview_of(report: Report, title: str) -> dict[str, Json]:
 
 def _totals(entries: Sequence[Entry]) -> dict[str, Json]:
     tally = Tally([entry.result for entry in entries], [entry.status for entry in entries])
-    clusters: dict[str, list[float]] = {}
-    for result in tally.scored:
-        clusters.setdefault(result.task_path, []).append(result.reward or 0.0)
     return {
         "rollouts": len(entries),
         "tasks": len({entry.result.task_path for entry in entries}),
@@ -51,7 +48,7 @@ def _totals(entries: Sequence[Entry]) -> dict[str, Json]:
         "pass_rate": tally.pass_rate,
         "pass_rate_interval": _listed(tally.pass_rate_interval),
         "mean_reward": tally.mean_reward,
-        "mean_reward_interval": _listed(bootstrap_interval([*clusters.values()])),
+        "mean_reward_interval": _listed(tally.mean_reward_interval),
         "tool_calls": tally.n_tool_calls,
         "tokens": tally.tokens,
         "cost_usd": tally.cost_usd,
