@@ -31,12 +31,14 @@ _SHOWN = (
 _ALSO = ("avg_tool_calls", "avg_duration_sec", "total_tokens", "total_cost_usd")
 
 
-def run_job(file: Path, *, job_name: str | None, resume: bool, retries: int | None) -> int:
+def run_job(file: Path, *, job_name: str | None, resume: bool, resume_anyway: bool, retries: int | None) -> int:
     """Run a job file; 0 when every rollout was scored or skipped, 1 when some were not, 2 when nothing could start."""
     from pytest_benchflow.jobs import Evaluation, newest_job
 
     try:
-        evaluation = Evaluation.from_yaml(file, job_name=job_name, on_result=_tell, resume=resume, retries=retries)
+        evaluation = Evaluation.from_yaml(
+            file, job_name=job_name, on_result=_tell, resume=resume, resume_anyway=resume_anyway, retries=retries
+        )
         if resume and not (evaluation.job_name or evaluation.suggested_name):
             evaluation.job_name = newest_job(evaluation.jobs_dir)
         for note in evaluation.notes:

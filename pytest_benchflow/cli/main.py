@@ -41,7 +41,13 @@ def _run(options: argparse.Namespace, command: Sequence[str]) -> int:
     if options.command == "run":
         from pytest_benchflow.cli.jobs import run_job
 
-        return run_job(options.file, job_name=options.job_name, resume=options.resume, retries=options.retries)
+        return run_job(
+            options.file,
+            job_name=options.job_name,
+            resume=options.resume or options.resume_anyway,
+            resume_anyway=options.resume_anyway,
+            retries=options.retries,
+        )
     if options.command == "metrics":
         from pytest_benchflow.cli.jobs import show_metrics
 
@@ -98,6 +104,9 @@ def _parser() -> argparse.ArgumentParser:
     job.add_argument("file", type=Path, metavar="FILE", help="a job or rollout file that names its tasks")
     job.add_argument("--job-name", metavar="NAME", help="name of the job's directory, as --bf-job-name")
     job.add_argument("--resume", action="store_true", help="continue the job of that name, or the newest one")
+    job.add_argument(
+        "--resume-anyway", action="store_true", help="also if the agent, tasks or settings have changed since"
+    )
     job.add_argument("--retries", type=_count, metavar="N", help="as --bf-retries, instead of the file's own")
     metrics = commands.add_parser("metrics", help="count what the results below a directory say")
     metrics.add_argument("directory", type=Path, metavar="DIR", help="a job, or a folder of jobs")

@@ -42,8 +42,8 @@ def usage_error(message: str, advice: str | None = None) -> UsageError:
 class Kind:
     """What values a setting takes; `read` returns one from what a command line, a file or Python says."""
 
-    takes: Literal["one", "many", "none"] = "one"
-    """How many words it takes on a command line; a flag takes none."""
+    takes: Literal["one", "many", "none", "maybe"] = "one"
+    """How many words it takes on a command line; a flag takes none, and `maybe` is one after `=`, or none."""
     ini: IniType = "string"
     expected = "expected a string"
 
@@ -268,6 +268,7 @@ class Setting:
         task: str | None,
         task_beats_ini: str | None,
         marker: str | None,
+        decides: bool,
     ) -> None:
         self.default = default
         self.kind = kind
@@ -281,6 +282,7 @@ class Setting:
         self.task = task
         self.task_beats_ini = task_beats_ini
         self.marker = marker
+        self.decides = decides
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
@@ -327,13 +329,15 @@ def setting(
     task: str | None = None,
     task_beats_ini: str | None = None,
     marker: str | None = None,
+    decides: bool = True,
 ) -> T:
     """Declare a setting: a field of a dataclass, with its default.
 
     `option` makes it one of the command line, of ini files (unless `ini` is off) and of `[tool.benchflow]`; `shown` is
     its default in words. `file` is its key in rollout files, by default the name of the field, and `older` are other
     words for that key. `task` is what a task calls it, `marker` the mark that sets it; `task_beats_ini` is the reason
-    why a task's own value counts more than that of the whole project.
+    why a task's own value counts more than that of the whole project. `decides` is whether a rollout may end otherwise
+    by it, so that a job is not continued with another value.
     """
     declared = Setting(
         default,
@@ -348,6 +352,7 @@ def setting(
         task=task,
         task_beats_ini=task_beats_ini,
         marker=marker,
+        decides=decides,
     )
     return cast("T", declared)
 

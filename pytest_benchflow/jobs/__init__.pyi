@@ -18,6 +18,7 @@ from .job import Job as Job
 from .job import ResumeMismatch as ResumeMismatch
 from .job import StartRule as StartRule
 from .job import claim_job_directory as claim_job_directory
+from .job import job_names as job_names
 from .job import newest_job as newest_job
 from .job import open_job as open_job
 from .job import owner_of as owner_of

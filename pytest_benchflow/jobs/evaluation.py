@@ -246,6 +246,7 @@ class Evaluation:
         on_result: OnResult | None = None,
         *,
         resume: bool = True,
+        resume_anyway: bool = False,
         agents: AgentRegistry | None = None,
         sandboxes: SandboxRegistry | None = None,
     ) -> None:
@@ -254,7 +255,8 @@ class Evaluation:
         self.jobs_dir = Path(jobs_dir)
         self.config = config or EvaluationConfig()
         self.job_name = job_name
-        self.resume = resume
+        self.resume = resume or resume_anyway
+        self.resume_anyway = resume_anyway
         self.on_result = on_result
         self.suggested_name: str | None = None
         """The name that a job file gives, which is varied if it is taken and not to be continued."""
@@ -270,12 +272,21 @@ class Evaluation:
         job_name: str | None = None,
         on_result: OnResult | None = None,
         resume: bool = True,
+        resume_anyway: bool = False,
         retries: int | None = None,
     ) -> Evaluation:
         """Return the evaluation that a job file of any dialect describes."""
         file = load_rollout_file(path)
         config = EvaluationConfig.of_file(file, retries=retries)
-        evaluation = cls(_tasks_of(file), file.jobs_dir or "jobs", config, job_name, on_result, resume=resume)
+        evaluation = cls(
+            _tasks_of(file),
+            file.jobs_dir or "jobs",
+            config,
+            job_name,
+            on_result,
+            resume=resume,
+            resume_anyway=resume_anyway,
+        )
         evaluation.notes = tuple(map(str, file.warnings))
         evaluation.suggested_name = file.job_name
         return evaluation
@@ -310,6 +321,8 @@ class Evaluation:
             exact=self.job_name is not None,
             resume=self.resume and name is not None,
             retry=self.config.retry,
+            takes_others=self.resume_anyway,
+            settings=self.config.rollout(Path(), trial=1, job=self.jobs_dir, key="").decisive(),
         )
 
     def _tasks(self) -> dict[str, Path]:

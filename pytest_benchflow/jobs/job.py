@@ -20,7 +20,15 @@ from pytest_benchflow.agents import FREE_AGENTS
 from pytest_benchflow.core.errors import BadValue, BenchflowError, CannotRunHere, UsageError
 from pytest_benchflow.core.text import one_line
 from pytest_benchflow.jobs.ledger import JobEvent, Ledger
-from pytest_benchflow.jobs.results import RESULT, latest_attempts, not_started, read_results, results_in
+from pytest_benchflow.jobs.results import (
+    CONFIG,
+    RESULT,
+    StoredFacts,
+    latest_attempts,
+    not_started,
+    results_in,
+    stored_facts,
+)
 from pytest_benchflow.jobs.retry import RetryConfig
 from pytest_benchflow.rollout import Attempt, ErrorInfo, Rollout
 
@@ -30,7 +38,8 @@ if TYPE_CHECKING:
 
 MARKER = "job.json"
 DEFAULT_RETRIES = 1
-_ADVICE = "choose another job name, or leave resume away"
+_ADVICE = "choose another job name, or keep its scores all the same with --bf-resume-anyway"
+_SHOWN_VALUE = 60
 
 
 class ResumeMismatch(BadValue):
@@ -56,10 +65,19 @@ class StartRule(Protocol):
 class Job:
     """The rollouts of one run."""
 
-    def __init__(self, directory: Path, retry: RetryConfig | None = None, *, is_resumed: bool = False) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        retry: RetryConfig | None = None,
+        *,
+        is_resumed: bool = False,
+        takes_others: bool = False,
+    ) -> None:
         self.directory = directory
         self.retry = retry or RetryConfig()
         self.is_resumed = is_resumed
+        self.takes_others = takes_others
+        """Whether scores of other agents, models, tasks and settings are kept too."""
         self.ledger = Ledger(directory)
         self.rules: list[StartRule] = []
         self._lock: int | None = None
@@ -71,7 +89,7 @@ class Job:
         attempts = results_in(directory / RESULT for directory in self._directories(config, task))
         for result in latest_attempts(result for result in attempts.results if result.key == config.key):
             if result.reward is not None:
-                self._refuse_mismatch(result, config, task)
+                result = self._kept(result, config, task)
                 self.ledger.append(JobEvent.of_result("end", result, reused=True))
                 return result
         return None
@@ -160,16 +178,26 @@ class Job:
             config if config.job_name else replace(config, jobs_dir=self.directory.parent, job_name=self.directory.name)
         )
 
-    def refuse_others(self, played: Collection[tuple[str, str | None]], keys: Callable[[str], bool]) -> None:
-        """Refuse to continue a job that has results of agents and models which this run does not have.
+    def check_earlier(self, played: Collection[tuple[str, str | None]], keys: Callable[[str], bool]) -> int:
+        """Return how many scores the job has; refuse those of agents and models which this run does not have.
 
         Only results under the `keys` that this run would use are looked at.
         """
-        if not self.is_resumed:
-            return
-        for result in read_results(self.directory).results:
-            if (result.agent, result.model) not in played and keys(result.key):
-                raise ResumeMismatch(f"{self.directory} has results of {_who(result)}", advice=_ADVICE)
+        n_scored = 0
+        for stored in stored_facts(self.directory) if self.is_resumed else ():
+            if (stored.agent, stored.model) not in played and keys(stored.key) and not self.takes_others:
+                raise ResumeMismatch(f"{self.directory} has results of {_who(stored)}", advice=_ADVICE)
+            n_scored += stored.is_scored
+        return n_scored
+
+    def check_settings(self, settings: Mapping[str, object]) -> None:
+        """Refuse to continue a job with other settings than it was begun with, before anything starts."""
+        begun: object = _marker(self.directory).get("settings")
+        changes = differences(begun, settings) if isinstance(begun, dict) and not self.takes_others else []
+        if changes:
+            raise ResumeMismatch(
+                f"{self.directory} was begun with other settings: {', '.join(changes)}", advice=_ADVICE
+            )
 
     def hold(self) -> None:
         """Keep the job to this process until it closes the job or dies."""
@@ -193,43 +221,98 @@ class Job:
             os.close(self._lock)
             self._lock = None
 
-    def _refuse_mismatch(self, result: RolloutResult, config: RolloutConfig, task: Task) -> None:
+    def _kept(self, result: RolloutResult, config: RolloutConfig, task: Task) -> RolloutResult:
+        """Return an earlier result, unless it is of something else than this run would do; that is refused or noted."""
         if (result.agent, result.model) != (config.primary_agent, config.primary_model):
             difference = f"results of {_who(result)}"
         elif result.task_digest != task.digest():
             difference = f"a result of another version of the task {task.name}"
+        elif changes := differences(_stored_config(result), config.decisive()):
+            difference = f"a result of {task.name} with other settings: {', '.join(changes)}"
         else:
-            return
-        raise ResumeMismatch(f"{self.directory} has {difference}", advice=_ADVICE)
+            return result
+        if not self.takes_others:
+            raise ResumeMismatch(f"{self.directory} has {difference}", advice=_ADVICE)
+        return result.model_copy(update={"notes": [*result.notes, f"kept from an earlier run: {difference}"]})
+
+
+def differences(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
+    """Return in which settings two configurations differ, as far as both have them, each with both values."""
+    return [
+        f"{name} was {_shown(before[name])} and is {_shown(value)}"
+        for name, value in now.items()
+        if name in before and before[name] != value and not (name == "sandbox" and value == "auto")
+    ]
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _SHOWN_VALUE else f"{text[:_SHOWN_VALUE]}…"
+
+
+def _stored_config(result: RolloutResult) -> dict[str, object]:
+    """Return the configuration that a result came of, as far as it can still be read."""
+    try:
+        assert result.rollout_dir is not None
+        stored: object = json.loads((result.rollout_dir / CONFIG).read_bytes())
+    except (OSError, ValueError, AssertionError):
+        return {}
+    return stored if isinstance(stored, dict) else {}
 
 
 def open_job(
-    jobs_dir: Path, name: str, run_id: str, *, exact: bool, resume: bool = False, retry: RetryConfig | None = None
+    jobs_dir: Path,
+    name: str,
+    run_id: str,
+    *,
+    exact: bool,
+    resume: bool = False,
+    takes_others: bool = False,
+    retry: RetryConfig | None = None,
+    settings: Mapping[str, object] | None = None,
 ) -> Job:
-    """Return the job of this name: a new one of the run `run_id`, or an earlier one that is to be continued."""
+    """Return the job of this name: a new one of the run `run_id`, or an earlier one that is to be continued.
+
+    `settings` are what all its rollouts have in common; a job that was begun with others is refused.
+    """
     if resume and owner_of(jobs_dir / name) is not None:
-        return Job(jobs_dir / name, retry, is_resumed=True)
-    return Job(claim_job_directory(jobs_dir, name, run_id, exact=exact), retry)
+        job = Job(jobs_dir / name, retry, is_resumed=True, takes_others=takes_others)
+        job.check_settings(settings or {})
+        return job
+    return Job(claim_job_directory(jobs_dir, name, run_id, exact=exact, settings=settings), retry)
+
+
+def job_names(jobs_dir: Path) -> list[str]:
+    """Return the names of the jobs in a directory, the newest first."""
+    markers = sorted(jobs_dir.glob(f"*/{MARKER}"), key=lambda marker: marker.stat().st_mtime_ns, reverse=True)
+    return [marker.parent.name for marker in markers]
 
 
 def newest_job(jobs_dir: Path) -> str:
     """Return the name of the job that was started last."""
-    markers = [*jobs_dir.glob(f"*/{MARKER}")]
-    if not markers:
+    names = job_names(jobs_dir)
+    if not names:
         raise UsageError(f"there is no job in {jobs_dir} to resume", advice="run it without resume first")
-    return max(markers, key=lambda marker: marker.stat().st_mtime_ns).parent.name
+    return names[0]
 
 
 def owner_of(directory: Path) -> str | None:
     """Return the id of the run that made a job, None if there is no job in this directory."""
+    run = _marker(directory).get("run")
+    return run if isinstance(run, str) else None
+
+
+def _marker(directory: Path) -> dict[str, object]:
     try:
         data: object = json.loads((directory / MARKER).read_text())
     except (OSError, ValueError):
-        return None
-    return data.get("run") if isinstance(data, dict) else None
+        return {}
+    return data if isinstance(data, dict) else {}
 
 
-def claim_job_directory(jobs_dir: Path, name: str, run_id: str, *, exact: bool) -> Path:
+def claim_job_directory(
+    jobs_dir: Path, name: str, run_id: str, *, exact: bool, settings: Mapping[str, object] | None = None
+) -> Path:
     """Make or join the directory of the run `run_id`; a name that another run took is refused if `exact`, else varied.
 
     Every process of a run finds the same directory, because the marker in it names the run that it belongs to.
@@ -237,7 +320,7 @@ def claim_job_directory(jobs_dir: Path, name: str, run_id: str, *, exact: bool) 
     for number in count(1):
         directory = jobs_dir / (name if number == 1 else f"{name}-{number}")
         try:
-            is_ours = _mark(directory, run_id)
+            is_ours = _mark(directory, run_id, settings)
         except OSError as error:
             advice = "choose another --bf-jobs-dir"
             raise UsageError(f"{directory} cannot be made: {error.strerror}", advice=advice) from None
@@ -249,14 +332,15 @@ def claim_job_directory(jobs_dir: Path, name: str, run_id: str, *, exact: bool) 
     raise AssertionError("unreachable")
 
 
-def _mark(directory: Path, run_id: str) -> bool:
+def _mark(directory: Path, run_id: str, settings: Mapping[str, object] | None) -> bool:
     """Write the marker of a run into a directory; tell whether the directory is that run's."""
     directory.mkdir(parents=True, exist_ok=True)
     marker = directory / MARKER
     if not marker.exists() and any(MARKER not in path.name for path in directory.iterdir()):
         return False  # somebody's own directory
     draft = directory / f".{MARKER}.{os.getpid()}"
-    draft.write_text(json.dumps({"run": run_id, "created": time.time()}))
+    common = {name: value for name, value in (settings or {}).items() if name != "scenes"}  # agents are no settings
+    draft.write_text(json.dumps({"run": run_id, "created": time.time(), "settings": common}))
     try:
         os.link(draft, marker)
     except FileExistsError:
@@ -280,5 +364,5 @@ def _unstarted(config: RolloutConfig, task: Task, reason: BenchflowError | Canno
     return not_started(config, name=task.name, error=ErrorInfo.of(reason, "create"), notes=[str(reason)])
 
 
-def _who(result: RolloutResult) -> str:
+def _who(result: RolloutResult | StoredFacts) -> str:
     return result.agent + (f" with {result.model}" if result.model else "")

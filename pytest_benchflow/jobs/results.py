@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import ValidationError
 
@@ -24,9 +26,42 @@ class Stored:
     unreadable: tuple[Path, ...] = ()
 
 
+def rollout_directories(directory: Path) -> Iterator[Path]:
+    """Yield the directories of all rollouts below one, in order; what agents left inside them is not searched."""
+    if (directory / CONFIG).exists() or (directory / RESULT).exists():
+        yield directory
+        return
+    try:
+        with os.scandir(directory) as entries:
+            folders = sorted(entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
+    except OSError:
+        return
+    for folder in folders:
+        yield from rollout_directories(Path(folder))
+
+
+class StoredFacts(NamedTuple):
+    """What of a result says whose it is, read at a tenth of the price of the whole."""
+
+    key: str
+    agent: str
+    model: str | None
+    is_scored: bool
+
+
+def stored_facts(job: Path) -> Iterator[StoredFacts]:
+    """Yield the facts of every readable result of a job."""
+    for directory in rollout_directories(job):
+        try:
+            data = json.loads((directory / RESULT).read_bytes())
+            yield StoredFacts(str(data["key"]), str(data["agent"]), data["model"], data["reward"] is not None)
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            continue
+
+
 def unfinished_rollouts(directory: Path) -> tuple[Path, ...]:
     """Return the directories of rollouts that have no result: they were killed, or still run."""
-    started = (path.parent for path in sorted(directory.rglob(CONFIG)) if not (path.parent / RESULT).exists())
+    started = (path for path in rollout_directories(directory) if not (path / RESULT).exists())
     return tuple(path for path in started if _rollout_name(path / CONFIG) == path.name)
 
 
@@ -40,7 +75,8 @@ def _rollout_name(config: Path) -> object:
 
 def read_results(directory: Path) -> Stored:
     """Return every result below a directory, in order of their paths."""
-    return results_in(sorted(directory.rglob(RESULT)))
+    paths = (path / RESULT for path in rollout_directories(directory))
+    return results_in(path for path in paths if path.exists())
 
 
 def results_in(paths: Iterable[Path]) -> Stored:

@@ -18,7 +18,7 @@ from pytest_benchflow.plugin import hookspecs
 from pytest_benchflow.plugin.collection import collect_directory, collect_file, outside_of_tasks
 from pytest_benchflow.plugin.controller import Controller
 from pytest_benchflow.plugin.fixtures import *  # noqa: F403 - pytest finds fixtures among the plugin's names
-from pytest_benchflow.plugin.options import add_options, is_asked_for
+from pytest_benchflow.plugin.options import add_options, is_asked_for, keep_paths_apart
 from pytest_benchflow.plugin.stash import existing_run, get_session
 
 MARKERS = (
@@ -43,8 +43,9 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None]:
+def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> Generator[None]:
     """Spare the host the conftest files of verifiers."""
+    keep_paths_apart(early_config, args)
     with outside_of_tasks(early_config):
         return (yield)
 

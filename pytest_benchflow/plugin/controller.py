@@ -33,7 +33,11 @@ def header(run: BenchSession, n_items: int) -> list[str]:
         f"benchflow: {what} · agent {agents} · sandbox {run.sandbox_name} ({run.sandbox_reason}) · "
         f"{run.in_flight} at a time · results in {run.shown(str(place))}"
     )
-    return [line, *(f"note: {note}" for note in (*run.notes, *_timeout_notes(run.config)))]
+    notes = [*run.notes, *_timeout_notes(run.config)]
+    if run.has_job and run.job.is_resumed:
+        scores = "1 score" if run.n_scored == 1 else f"{run.n_scored} scores"
+        notes.insert(0, f"continues {run.job.directory.name}, which has {scores}; they are kept")
+    return [line, *(f"note: {note}" for note in notes)]
 
 
 def say_header(run: BenchSession, n_items: int) -> None:

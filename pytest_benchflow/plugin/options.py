@@ -34,12 +34,27 @@ def add_options(parser: pytest.Parser) -> None:
         arguments = {"dest": declared.ini_key, "default": None, "help": text}
         if declared.kind.takes == "none":
             group.addoption(declared.option, action="store_true", **arguments)
+        elif declared.kind.takes == "maybe":
+            group.addoption(declared.option, nargs="?", const="", metavar=declared.metavar, **arguments)
         elif declared.kind.takes == "many":
             group.addoption(declared.option, action="append", metavar=declared.metavar, **arguments)
         else:
             group.addoption(declared.option, metavar=declared.metavar, **arguments)
         if declared.ini:
             parser.addini(declared.ini_key, declared.help, type=declared.kind.ini, default=None)
+
+
+def keep_paths_apart(early_config: pytest.Config, args: list[str]) -> None:
+    """Keep options whose value is optional from taking the path that follows: a value stands behind `=`."""
+    known = early_config.known_args_namespace
+    for declared in OPTIONS:
+        if declared.kind.takes != "maybe" or declared.option not in args:
+            continue
+        place = args.index(declared.option)
+        args[place] = f"{declared.option}="
+        if getattr(known, declared.ini_key):
+            known.file_or_dir.insert(0, getattr(known, declared.ini_key))
+            setattr(known, declared.ini_key, "")
 
 
 def is_asked_for(config: pytest.Config) -> bool:
@@ -82,5 +97,7 @@ def markdown_table() -> str:
     rows = ["| option | default | meaning |", "|---|---|---|"]
     for declared in OPTIONS:
         usage = f"{declared.option} {declared.metavar}" if declared.metavar else f"{declared.option}"
+        if declared.kind.takes == "maybe":
+            usage = f"{declared.option}[={declared.metavar}]"
         rows.append(f"| `{usage.replace('|', chr(92) + '|')}` | {declared.shown_default} | {declared.help} |")
     return "\n".join(rows) + "\n"

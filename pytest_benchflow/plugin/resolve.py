@@ -15,6 +15,7 @@ import pytest
 
 from pytest_benchflow.core.errors import UsageError
 from pytest_benchflow.core.settings import Layer, Source, merge, settings_of
+from pytest_benchflow.core.text import did_you_mean
 from pytest_benchflow.jobs import AgentChoice
 from pytest_benchflow.plugin.settings import Settings, require_writable
 from pytest_benchflow.plugin.stash import expect_type
@@ -52,7 +53,28 @@ def run_settings(config: pytest.Config, settings: Settings, job: RolloutFile | N
             require_writable(path, f"--bf-{name}" if config.getoption(f"bf_{name}") else f"bf_{name}")
     if merged.selftest and config.getoption("bf_agent") is not None:
         raise UsageError("--bf-selftest runs nop and oracle", advice="take --bf-agent away")
-    return replace(merged, jobs_dir=config.invocation_params.dir / merged.jobs_dir)
+    merged = replace(merged, jobs_dir=config.invocation_params.dir / merged.jobs_dir)
+    return _with_earlier_job(config, merged)
+
+
+def _with_earlier_job(config: pytest.Config, run: RunSettings) -> RunSettings:
+    """Return the settings with the job that is to be continued, which may be given by name or directory."""
+    if run.resume_anyway and run.resume is None:
+        run = replace(run, resume="")
+    if not run.resume:
+        return run
+    from pytest_benchflow.jobs import job_names, owner_of
+
+    directory = run.jobs_dir / run.resume
+    if "/" in run.resume:
+        directory = config.invocation_params.dir / run.resume
+    if config.getoption("bf_job_name") not in (None, directory.name):
+        raise UsageError("--bf-resume and --bf-job-name name different jobs", advice="name it once")
+    if owner_of(directory) is None:
+        names = job_names(directory.parent)
+        advice = did_you_mean(directory.name, names) if names else "there is none yet"
+        raise UsageError(f"there is no job {directory.name} in {directory.parent}", advice=advice)
+    return replace(run, jobs_dir=directory.parent, job_name=directory.name)
 
 
 def choose_agents(settings: Settings, run: RunSettings, job: RolloutFile | None) -> tuple[AgentChoice, ...]:

@@ -114,6 +114,8 @@ class BenchSession:
         self.ahead: Ahead | None = None
         self.reused: set[str] = set()
         """The keys of rollouts whose score is of an earlier run of the job."""
+        self.n_scored = 0
+        """How many scores the job has from earlier runs."""
         choices = choose_agents(self.given, self.settings, self.job_file)
         for name in (*(choice.name for choice in choices), *self._scene_agents()):
             self.agents.get(name)
@@ -236,7 +238,7 @@ class BenchSession:
         run_id, unnamed = job_of(self.config)
         if self.is_worker:
             return run_id, unnamed
-        if not self.settings.resume:
+        if self.settings.resume is None:
             return run_id, self.settings.job_name or unnamed
         from pytest_benchflow.jobs import newest_job, owner_of
 
@@ -253,14 +255,16 @@ class BenchSession:
             self.job_name,
             self.run_id,
             exact=self.config.getoption("bf_job_name") is not None,
-            resume=self.settings.resume,
+            resume=self.settings.resume is not None,
             retry=retry_policy(None if self.job_file is None else self.job_file.retry, self.settings.retries),
+            settings={**self.defaults.decisive(), "sandbox": self.sandbox_name},
+            takes_others=self.settings.resume_anyway,
         )
         if self.settings.breaker is not None:
             job.rules.append(CircuitBreaker(self.settings.breaker))
         if not self.is_worker:
             job.hold()
-            job.refuse_others({(cell.agent, cell.model) for cell in self.cells()}, is_of_task_file)
+            self.n_scored = job.check_earlier({(cell.agent, cell.model) for cell in self.cells()}, is_of_task_file)
         return job
 
     @property
@@ -376,7 +380,7 @@ class BenchSession:
 
     def _earlier(self, config: RolloutConfig, task: Task) -> RolloutResult | None:
         result = self.job.finished(config, task)
-        if result is None and self.settings.resume:
+        if result is None and self.settings.resume is not None:
             # Whether the task had a namesake then is not known: what is collected may differ from run to run.
             path = os.path.relpath(task.path, self.config.rootpath)
             is_plain = config.rollout_name is None

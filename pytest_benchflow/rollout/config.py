@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, fields
@@ -139,6 +140,13 @@ class RolloutConfig(RolloutSettings):
         """Return whether the sandbox of a rollout with this outcome is left for inspection."""
         return self.keep_sandbox == "always" or (self.keep_sandbox == "failed" and not passed)
 
+    def decisive(self) -> dict[str, object]:
+        """Return, of `config.json`, what decides how the rollout may end, as it reads there."""
+        public = self.public()
+        names = [name for name, declared in settings_of(RolloutSettings).items() if declared.decides]
+        decisive: dict[str, object] = json.loads(json.dumps({name: public[name] for name in (*names, *_DECISIVE)}))
+        return decisive
+
     def public(self) -> dict[str, object]:
         """Return the content of `config.json`; of environment variables it has only the names."""
         settings = settings_of(RolloutSettings)
@@ -160,6 +168,10 @@ class RolloutConfig(RolloutSettings):
             "uploads": sorted(self.uploads.values()),
             "key": self.key,
         }
+
+
+#: What else than settings decides how a rollout may end.
+_DECISIVE = ("scenes", "max_user_rounds", "oracle_access", "pre_agent_hooks", "skip_verify", "uploads")
 
 
 def make_config(given: Mapping[str, Any]) -> RolloutConfig:

@@ -105,6 +105,16 @@ class JobName(Kind):
         return text
 
 
+class EarlierJob(Kind):
+    """An earlier job: its name, its directory, or nothing for the newest one."""
+
+    takes = "maybe"
+
+    def read(self, value: Any, source: Source) -> str:
+        """Return the name or path, empty for the newest job."""
+        return "" if value in ("", True) else str(super().read(value, source)).rstrip("/")
+
+
 class Shard(Kind):
     """One of several slices."""
 
@@ -202,7 +212,13 @@ class RolloutSettings:
     )
     """Who agents are inside; None for root."""
     sandbox_setup_timeout: float = setting(
-        120.0, Number(), "seconds for making that user", option="--bf-sandbox-setup-timeout", metavar="S", shown="120"
+        120.0,
+        Number(),
+        "seconds for making that user",
+        option="--bf-sandbox-setup-timeout",
+        metavar="S",
+        shown="120",
+        decides=False,
     )
     user: BaseUser | None = setting(None, Structure(), "who talks to the agent in rounds")
     """Speaks to the agent round by round, instead of prompts."""
@@ -221,9 +237,12 @@ class RolloutSettings:
         "whether an agent that cannot reach its model ends the run or is skipped",
         option="--bf-missing-credentials",
         metavar="error|skip",
+        decides=False,
     )
     """Whether an agent that cannot reach its model is an error or a reason to skip."""
-    force_build: bool = setting(False, Flag(), "build environments anew, past the cache", option="--bf-force-build")
+    force_build: bool = setting(
+        False, Flag(), "build environments anew, past the cache", option="--bf-force-build", decides=False
+    )
     base_image_override: str | None = setting(
         None,
         Text(),
@@ -246,6 +265,7 @@ class RolloutSettings:
         "leave sandboxes for inspection, and print how to enter and remove them",
         option="--bf-keep-sandbox",
         metavar="never|failed|always",
+        decides=False,
     )
     """When to leave the sandbox for inspection; an interrupted rollout leaves none."""
     integrity: IntegrityPolicy = setting(
@@ -335,11 +355,22 @@ class RunSettings:
         shown="timestamp",
         ini=False,
     )
-    resume: bool = setting(
+    resume: str | None = setting(
+        None,
+        EarlierJob(),
+        "continue a job, by default the one of --bf-job-name or the newest: only what has no score yet is run",
+        option="--bf-resume",
+        metavar="JOB",
+        shown="off",
+        ini=False,
+        file=False,
+    )
+    """The name or directory of the job to continue, empty for the newest; None for a new job."""
+    resume_anyway: bool = setting(
         False,
         Flag(),
-        "continue the job of that name, or the newest one: only what has no score yet is run",
-        option="--bf-resume",
+        "continue it also if agents, models, tasks or settings have changed since, and keep the scores it has",
+        option="--bf-resume-anyway",
         ini=False,
         file=False,
     )

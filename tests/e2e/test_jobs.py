@@ -6,7 +6,7 @@ import pytest
 from project import Project
 
 from pytest_benchflow.cli.main import main
-from pytest_benchflow.jobs import Job
+from pytest_benchflow.jobs import Job, read_results
 
 FLAKY = """
 import os
@@ -68,10 +68,78 @@ def test_what_would_blend_two_experiments_is_refused(three: Project) -> None:
     other = three.run("tasks/good", "--bf-resume", "--bf-agent=nop")
     assert other.ret == pytest.ExitCode.USAGE_ERROR
     other.stderr.fnmatch_lines(["*jobs/mine has results of oracle; choose another job name*"])
+    settings = three.run("tasks/good", "--bf-resume", "--bf-timeout-multiplier=2", "--bf-sandbox-user=none")
+    assert settings.ret == pytest.ExitCode.USAGE_ERROR
+    settings.stderr.fnmatch_lines(
+        [
+            '*jobs/mine was begun with other settings: timeout_multiplier was 1.0 and is 2.0, sandbox_user was "agent" '
+            "and is null; choose another job name, or keep its scores all the same with --bf-resume-anyway"
+        ]
+    )
+    for harmless in ("--bf-keep-sandbox=failed", "--bf-retries=3", "--bf-trials=1"):
+        three.run("tasks/good", "--bf-resume", harmless).assert_outcomes(passed=1)
     three.write({"tasks/good/instruction.md": "Something else.\n"})
     changed = three.run("tasks/good", "--bf-resume")
     changed.assert_outcomes(errors=1)
     changed.stdout.fnmatch_lines(["*jobs/mine has a result of another version of the task *good*"])
+    assert len(three.rollout_dirs()) == 1
+
+
+def test_what_a_conftest_sets_for_one_task_is_compared_too(three: Project) -> None:
+    three.run("tasks", "--bf-job-name=mine", "-k", "good or low").assert_outcomes(passed=1, failed=1)
+    hook = """
+        from dataclasses import replace
+
+
+        def pytest_bf_modify_config(config, task):
+            return replace(config, agent_idle_timeout=77) if task.short_name == "low" else None
+    """
+    three.write({"conftest.py": hook})
+    changed = three.run("tasks", "--bf-resume", "-k", "good or low")
+    changed.assert_outcomes(passed=1, errors=1)
+    changed.stdout.fnmatch_lines(["*a result of *low with other settings: agent_idle_timeout was 600.0 and is 77;*"])
+
+
+def test_scores_of_something_else_are_kept_if_asked_for_and_say_so(three: Project) -> None:
+    three.run("tasks/good", "--bf-job-name=mine").assert_outcomes(passed=1)
+    three.write({"tasks/good/instruction.md": "Something else.\n"})
+    kept = three.run("tasks/good", "--bf-resume-anyway", "--bf-timeout-multiplier=2", "--bf-agent=oracle,nop")
+    kept.assert_outcomes(passed=1, failed=1)
+    kept.stdout.fnmatch_lines(
+        [
+            "note: continues mine, which has 1 score; they are kept",
+            "note: 1 of 2 scores are of an earlier run of this job",
+            "note: kept from an earlier run: a result of another version of the task *good",
+        ]
+    )
+    assert len(three.rollout_dirs()) == 2
+
+
+@pytest.mark.parametrize("workers", [(), ("-n2",)], ids=["engine", "xdist"])
+def test_a_job_is_named_behind_the_equals_sign_and_paths_stay_paths(three: Project, workers: tuple[str, ...]) -> None:
+    for name in ("old", "new"):
+        three.run("tasks/good", f"--bf-job-name={name}").assert_outcomes(passed=1)
+    for option, job in (("--bf-resume", "new"), ("--bf-resume=old", "old"), ("--bf-resume=jobs/old/", "old")):
+        done = three.run(option, "tasks/good", *workers)
+        done.assert_outcomes(passed=1)
+        done.stdout.fnmatch_lines([f"note: continues {job}, which has 1 score; they are kept", f"results: jobs/{job}"])
+    assert len(three.rollout_dirs()) == 2
+    for words, message in (
+        (["--bf-resume=odl"], "there is no job odl in *jobs; did you mean old?"),
+        (["--bf-resume=old", "--bf-job-name=new"], "--bf-resume and --bf-job-name name different jobs; name it once"),
+    ):
+        refused = three.run("tasks/good", *words)
+        assert refused.ret == pytest.ExitCode.USAGE_ERROR
+        refused.stderr.fnmatch_lines([f"*{message}"])
+
+
+def test_results_that_an_agent_left_among_its_artifacts_are_nobodys(three: Project) -> None:
+    three.run("tasks", "--bf-job-name=mine", "-k", "good or low").assert_outcomes(passed=1, failed=1)
+    (low,) = three.root.glob("jobs/mine/low__*")
+    (good,) = three.root.glob("jobs/mine/good__*/result.json")
+    (low / "artifacts").mkdir(exist_ok=True)
+    (low / "artifacts/result.json").write_text(good.read_text().replace("good", "low"))
+    assert [result.reward for result in read_results(three.root / "jobs").results] == [1.0, 0.25]
 
 
 def test_a_job_that_is_running_is_not_continued(three: Project) -> None:

@@ -45,6 +45,7 @@ SAMPLES = {
     "Variables": ("A=1", "A=2"),
     "UserName": ("someone", "other"),
     "JobName": ("one", "two"),
+    "EarlierJob": ("one", "two"),
     "Shard": ("1/2", "2/2"),
     "missing_credentials": ("skip", "error"),
     "keep_sandbox": ("failed", "always"),
