@@ -44,8 +44,25 @@ OWNERS = {
     "docker": {"sandboxes.docker"},
     "acp": {"agents.acp"},
     "rich": {"reporting", "plugin"},
+    "anthropic": {"providers"},
+    "openai": {"providers"},
+    "google": {"providers"},
+    "genai_prices": {"providers"},
 }
-HEAVY = ("pydantic", "docker", "yaml", "rich", "acp", "daytona_sdk", "modal", "litellm", "junit_xml")
+HEAVY = (
+    "pydantic",
+    "docker",
+    "yaml",
+    "rich",
+    "acp",
+    "daytona_sdk",
+    "modal",
+    "litellm",
+    "junit_xml",
+    "anthropic",
+    "openai",
+    "google",
+)
 
 
 def modules() -> Iterator[tuple[str, Path]]:

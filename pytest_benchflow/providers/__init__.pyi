@@ -1,3 +1,13 @@
+from .ask import Asker as Asker
+from .ask import AskError as AskError
+from .ask import MissingSdk as MissingSdk
+from .ask import ModelEndpoint as ModelEndpoint
+from .ask import ModelReply as ModelReply
+from .ask import Question as Question
+from .ask import TokenUse as TokenUse
+from .ask import find_endpoint as find_endpoint
+from .ask import price_of as price_of
+from .ask import require_sdk as require_sdk
 from .credentials import Credential as Credential
 from .credentials import find_credential as find_credential
 from .credentials import required_variables as required_variables

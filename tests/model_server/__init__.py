@@ -10,7 +10,7 @@ streaming or not. `python -m model_server --script FILE` runs it as a process; `
 """
 
 from model_server.conversation import Conversation, Tool, Turn
-from model_server.replies import As, Call, Fail, Garbage, Reply, Reset, Run, Say, Slow, Stall, Together, Write
+from model_server.replies import As, Call, Fail, Garbage, Reply, Reset, Run, Say, Slow, Stall, Together, Verbatim, Write
 from model_server.request import Request
 from model_server.scripts import Script
 from model_server.server import ModelServer
@@ -35,5 +35,6 @@ __all__ = [
     "Tool",
     "Turn",
     "Usage",
+    "Verbatim",
     "Write",
 ]

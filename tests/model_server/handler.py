@@ -28,6 +28,7 @@ from model_server.replies import (
     Slow,
     Stall,
     Together,
+    Verbatim,
     Write,
 )
 from model_server.request import Request
@@ -125,6 +126,10 @@ class Handler(BaseHTTPRequestHandler):
 
     def _answer_for(self, reply: Answering, conversation: Conversation) -> Answer:
         usage, model = self.model_server.usage, conversation.model
+        if isinstance(reply, Verbatim):
+            return Answer(model, reply.text, usage=usage, ending=reply.ending)
+        if isinstance(reply, As):
+            return replace(self._answer_for(reply.reply, conversation), model=reply.model)
         if conversation.schema is not None and not conversation.tools:
             return Answer(model, compact(filler({"type": "object", **conversation.schema})), usage=usage)
         match reply:
@@ -137,8 +142,6 @@ class Handler(BaseHTTPRequestHandler):
                 pass
             case Slow(inner):
                 return self._answer_for(inner, conversation)
-            case As(other, inner):
-                return replace(self._answer_for(inner, conversation), model=other)
         try:
             return Answer(model, text, tuple(tool_call(one, conversation.tools) for one in intents), usage)
         except NoTool:

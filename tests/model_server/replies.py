@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
+
+Ending = Literal["complete", "cut", "refused"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,6 +14,14 @@ class Say:
     """Words; the agent's turn ends with them."""
 
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verbatim:
+    """A text exactly as it is, also where the answer has to fit a schema, and how it ended."""
+
+    text: str
+    ending: Ending = "complete"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +59,7 @@ class Together:
 class Slow:
     """An answer that takes its time: so many seconds before each piece of it."""
 
-    reply: Say | Run | Write | Call | Together
+    reply: Say | Verbatim | Run | Write | Call | Together
     seconds: float = 0.2
 
 
@@ -57,7 +68,7 @@ class As:
     """An answer that another model gives than the one that was asked."""
 
     model: str
-    reply: Say | Run | Write | Call | Together
+    reply: Say | Verbatim | Run | Write | Call | Together
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +104,7 @@ class Reset:
     times: int | None = None
 
 
-Answering = Say | Run | Write | Call | Together | Slow | As
+Answering = Say | Verbatim | Run | Write | Call | Together | Slow | As
 Trouble = Fail | Stall | Garbage | Reset
 Reply = Answering | Trouble
 DONE = Say("Done.")

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from model_server.conversation import Conversation, compact
 from model_server.intents import ToolCall
+from model_server.replies import Ending
 
 Json = Mapping[str, object]
 _numbers = itertools.count(1)
@@ -33,6 +34,7 @@ class Answer:
     text: str
     calls: tuple[ToolCall, ...] = ()
     usage: Usage = Usage()
+    ending: Ending = "complete"
 
     @property
     def pieces(self) -> list[str]:

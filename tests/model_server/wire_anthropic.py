@@ -16,6 +16,8 @@ ERRORS = {
     529: "overloaded_error",
 }
 
+STOPS = {"complete": "end_turn", "cut": "max_tokens", "refused": "refusal"}
+
 
 class Anthropic:
     """Messages made of content blocks."""
@@ -54,7 +56,7 @@ class Anthropic:
             "role": "assistant",
             "model": answer.model,
             "content": blocks,
-            "stop_reason": "tool_use" if answer.calls else "end_turn",
+            "stop_reason": "tool_use" if answer.calls else STOPS[answer.ending],
             "stop_sequence": None,
             "usage": {
                 "input_tokens": answer.usage.input - answer.usage.cached,

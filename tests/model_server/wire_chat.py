@@ -54,7 +54,10 @@ class Chat:
         message: dict[str, object] = {"role": "assistant", "content": answer.text or None}
         if answer.calls:
             message["tool_calls"] = _calls(answer)
-        choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if answer.calls else "stop"}
+        if answer.ending == "refused":
+            message |= {"content": None, "refusal": answer.text}
+        reason = "tool_calls" if answer.calls else "length" if answer.ending == "cut" else "stop"
+        choice = {"index": 0, "message": message, "finish_reason": reason}
         return {**_head(answer, "chat.completion"), "choices": [choice], "usage": _usage(answer)}
 
     def stream(self, answer: Answer) -> Iterator[str]:

@@ -67,7 +67,7 @@ def _response(answer: Answer, parts: list[Json], name: str, *, last: bool) -> Js
     candidate: dict[str, object] = {"content": {"role": "model", "parts": parts}, "index": 0}
     response: dict[str, object] = {"candidates": [candidate], "modelVersion": answer.model, "responseId": name}
     if last:
-        candidate["finishReason"] = "STOP"
+        candidate["finishReason"] = {"complete": "STOP", "cut": "MAX_TOKENS", "refused": "SAFETY"}[answer.ending]
         response["usageMetadata"] = {
             "promptTokenCount": answer.usage.input,
             "candidatesTokenCount": answer.usage.output,
