@@ -261,7 +261,7 @@ class _Trouble:
         """Return how long to wait before the next attempt: what the server says, else ever longer."""
         if self.retry_after is not None:
             return min(self.retry_after, _MAX_WAIT_SEC)
-        return _FIRST_WAIT_SEC * 2 ** (attempt - 1) * random.uniform(0.5, 1.0)  # noqa: S311 - spreads retries
+        return _FIRST_WAIT_SEC * 2.0 ** (attempt - 1) * random.uniform(0.5, 1.0)  # noqa: S311 - spreads retries
 
 
 def _retry_after(error: Exception) -> float | None:
