@@ -9,6 +9,7 @@ from pytest_benchflow.core.errors import FAILURES
 from pytest_benchflow.plugin.options import markdown_table
 from pytest_benchflow.reporting import Report
 from pytest_benchflow.rollout import rollout_schema
+from pytest_benchflow.verify import rubric_schema
 
 DOCS = Path(__file__).parent
 
@@ -21,7 +22,8 @@ def main() -> None:
     page = DOCS / "errors.md"
     text, _, _ = page.read_text("utf-8").partition("| category |")
     page.write_text(text + failures_table(), "utf-8")
-    for name, schema in (("report", Report.model_json_schema()), ("rollout", rollout_schema())):
+    schemas = {"report": Report.model_json_schema(), "rollout": rollout_schema(), "rubric": rubric_schema()}
+    for name, schema in schemas.items():
         (DOCS / f"schemas/{name}.schema.json").write_text(json.dumps(schema, indent=2) + "\n", "utf-8")
 
 

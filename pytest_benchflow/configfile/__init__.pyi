@@ -3,6 +3,7 @@ from .env_templates import filled_variables as filled_variables
 from .env_templates import missing_variables as missing_variables
 from .env_templates import resolve_env as resolve_env
 from .env_templates import resolve_headers as resolve_headers
+from .json_source import JsonSource as JsonSource
 from .problems import Problem as Problem
 from .problems import Severity as Severity
 from .problems import TaskError as TaskError

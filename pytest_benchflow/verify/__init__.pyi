@@ -17,6 +17,11 @@ from .rubric import Rubric as Rubric
 from .rubric import StringMatchRewardFunc as StringMatchRewardFunc
 from .rubric import TestRewardFunc as TestRewardFunc
 from .rubric import VerifyResult as VerifyResult
+from .rubric_file import load_rubric as load_rubric
+from .rubric_file import rubric_of as rubric_of
+from .rubric_file import rubric_schema as rubric_schema
+from .rubric_models import Criterion as Criterion
+from .rubric_models import JudgeRubric as JudgeRubric
 from .verifier import OUTPUT as OUTPUT
 from .verifier import EnvironmentSpoiled as EnvironmentSpoiled
 from .verifier import Verification as Verification
