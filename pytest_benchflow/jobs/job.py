@@ -26,6 +26,7 @@ from pytest_benchflow.jobs.results import (
     StoredFacts,
     latest_attempts,
     not_started,
+    read_results,
     results_in,
     stored_facts,
 )
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from pytest_benchflow.tasks import Task
 
 MARKER = "job.json"
+LOST_WORKERS = ".lost-workers"
+"""Is in the directory of a job once a process has died that ran rollouts of it, and others go on."""
 DEFAULT_RETRIES = 1
 _ADVICE = "choose another job name, or keep its scores all the same with --bf-resume-anyway"
 _SHOWN_VALUE = 60
@@ -86,13 +89,33 @@ class Job:
         """Return the score that an earlier run of this job gave a rollout; one of something else is refused."""
         if not self.is_resumed:
             return None
+        result = self._score_of(config, task)
+        if result is not None:
+            result = self._kept(result, config, task)
+            self.ledger.append(JobEvent.of_result("end", result, reused=True))
+        return result
+
+    def recovered(self, config: RolloutConfig, task: Task) -> RolloutResult | None:
+        """Return the score that a process of this run gave a rollout before it died and could tell anybody."""
+        return self._score_of(config, task) if (self.directory / LOST_WORKERS).exists() else None
+
+    def _score_of(self, config: RolloutConfig, task: Task) -> RolloutResult | None:
         attempts = results_in(directory / RESULT for directory in self._directories(config, task))
-        for result in latest_attempts(result for result in attempts.results if result.key == config.key):
-            if result.reward is not None:
-                result = self._kept(result, config, task)
-                self.ledger.append(JobEvent.of_result("end", result, reused=True))
-                return result
-        return None
+        found = latest_attempts(result for result in attempts.results if result.key == config.key)
+        return next((result for result in found if result.reward is not None), None)
+
+    def note_lost_worker(self) -> None:
+        """Tell the processes of this run that one of them has died, so that they look for what it has left."""
+        (self.directory / LOST_WORKERS).touch()
+
+    def result_of(self, rollout: str) -> RolloutResult | None:
+        """Return the score in the directory of a rollout."""
+        found = results_in([self.directory / rollout / RESULT]).results
+        return found[0] if found and found[0].reward is not None else None
+
+    def scored(self) -> list[RolloutResult]:
+        """Return all scores of the job."""
+        return [each for each in latest_attempts(read_results(self.directory).results) if each.reward is not None]
 
     async def run(
         self, config: RolloutConfig, task: Task, resources: Resources, on_phase: OnPhase | None = None

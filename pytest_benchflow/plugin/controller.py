@@ -18,6 +18,7 @@ from pytest_benchflow.plugin.options import is_asked_for
 from pytest_benchflow.plugin.stash import attribute_errors_to, existing_run, get_session
 
 if TYPE_CHECKING:
+    from pytest_benchflow.plugin.lost_workers import LostWorkers
     from pytest_benchflow.plugin.reports import Results
     from pytest_benchflow.plugin.session import BenchSession
     from pytest_benchflow.reporting import Report
@@ -77,6 +78,12 @@ class Controller:
         self._lines: list[str] = []
         self._notes: list[str] = []
         self._is_incomplete = False
+        self._lost_workers: LostWorkers | None = None
+        if getattr(config.option, "dist", "no") != "no":
+            from pytest_benchflow.plugin.lost_workers import LostWorkers
+
+            self._lost_workers = LostWorkers(config, is_of_task_file, self._finished)
+            config.pluginmanager.register(self._lost_workers, "benchflow-lost-workers")
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: object) -> None:
@@ -115,16 +122,23 @@ class Controller:
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
         """Refuse to end green with results missing, and write the report."""
+        self._add_missing(session)
         result = yield
-        missing = set(self._expected) - self._finished
-        if missing and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
-            session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
-            self._notes.append(f"{len(missing)} rollouts never reported, for example {min(missing)}")
         self._add_unreached(session)
         self._report(int(session.exitstatus))
         if self._is_incomplete and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
         return result
+
+    def _add_missing(self, session: pytest.Session) -> None:
+        """Report what no worker did, unless the run was stopped; before anybody writes what came of the run."""
+        missing = [nodeid for nodeid in self._expected if nodeid not in self._finished]
+        if not missing or self._lost_workers is None or session.exitstatus == pytest.ExitCode.INTERRUPTED:
+            return
+        session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+        what = "rollout" if len(missing) == 1 else "rollouts"
+        self._notes.append(f"{len(missing)} {what} never reported, for example {missing[0]}")
+        self._lost_workers.report_missing(missing)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the table."""

@@ -116,6 +116,8 @@ class BenchSession:
         """The keys of rollouts whose score is of an earlier run of the job."""
         self.n_scored = 0
         """How many scores the job has from earlier runs."""
+        self._begun: set[str] = set()
+        """The keys of rollouts that this process has begun: who asks for one again wants it to run again."""
         choices = choose_agents(self.given, self.settings, self.job_file)
         for name in (*(choice.name for choice in choices), *self._scene_agents()):
             self.agents.get(name)
@@ -388,6 +390,9 @@ class BenchSession:
             result = self.job.finished(other, task)
         if result is not None:
             self.reused.add(config.key)
+        elif self.is_worker and config.key not in self._begun:
+            result = self.job.recovered(config, task)
+        self._begun.add(config.key)
         return result
 
     def open_rollout(self, config: RolloutConfig, task: Task) -> Rollout:

@@ -1,0 +1,134 @@
+"""An xdist worker that dies costs no rollout: screen, JUnit, JSON and exit status tell one story."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from dataclasses import dataclass
+
+import pytest
+from project import Project
+
+DIE = """
+import os
+import signal
+from pathlib import Path
+
+
+def die_once(name):
+    try:
+        Path(f"died-{name}").touch(exist_ok=False)
+    except FileExistsError:
+        return
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+#: Dies while the agent of `b` works, and between the score of `c` and its report.
+ONCE = (
+    DIE
+    + """
+
+def pytest_bf_rollout_phase(rollout, phase):
+    if rollout.task.short_name == "b" and phase == "execute":
+        die_once("b")
+
+
+def pytest_bf_rollout_result(result):
+    if "/c__" in str(result.rollout_dir):
+        die_once("c")
+"""
+)
+ALWAYS = """
+import os
+import signal
+
+
+def pytest_bf_rollout_phase(rollout, phase):
+    if rollout.task.short_name == "b" and phase == "execute":
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What each report says of the rollouts, by task."""
+
+    json: dict[str, str]
+    junit: list[tuple[str, str]]
+
+    @classmethod
+    def by(cls, project: Project) -> Told:
+        report = json.loads((project.root / "r.json").read_text())
+        cases = ET.parse(project.root / "r.xml").iter("testcase")
+        return cls(
+            {entry["id"].split("/")[1]: entry["status"] for entry in report["rollouts"]},
+            sorted((case.attrib["name"].split("/")[0], _outcome(case)) for case in cases),
+        )
+
+
+def _outcome(case: ET.Element) -> str:
+    words = [each for each in ("error", "failure", "skipped") if case.find(each) is not None]
+    assert len(words) < 2
+    return words[0] if words else "passed"
+
+
+def run(project: Project, *args: str) -> pytest.RunResult:
+    for name in "abcd":
+        project.task(f"tasks/{name}")
+    return project.run("tasks", "--bf-json=r.json", "--junitxml=r.xml", *args)
+
+
+@pytest.mark.parametrize("dist", ["load", "worksteal", "loadfile"])
+def test_rollouts_of_dead_workers_run_again_unless_they_have_their_score(project: Project, dist: str) -> None:
+    project.write({"conftest.py": ONCE})
+    done = run(project, "-n", "2", f"--dist={dist}")
+    assert (project.root / "died-b").exists()
+    assert (project.root / "died-c").exists()
+    done.assert_outcomes(passed=4)
+    assert done.ret == 0
+    told = Told.by(project)
+    assert told.json == dict.fromkeys("abcd", "passed")
+    assert told.junit == [(name, "passed") for name in "abcd"]
+    names = [directory.name[0] for directory in project.rollout_dirs()]
+    assert names == ["a", "b", "b", "c", "d"]  # b's first attempt has no result, c's only one was reported later
+    done.stdout.re_match_lines([r"benchflow: tasks/b/task.toml::oracle was lost with worker gw\d+ and runs again"])
+    events = [json.loads(line) for line in next(project.root.glob("jobs/*/ledger.jsonl")).read_text().splitlines()]
+    ends = [event["key"].split("/")[1] for event in events if event["kind"] == "end"]
+    assert sorted(ends) == ["a", "b", "c", "d"]
+    retries = [event for event in events if event["kind"] == "retry"]
+    assert [event["key"] for event in retries] == ["tasks/b/task.toml::oracle"]
+    assert retries[0]["message"].endswith("died")
+
+
+def test_with_each_the_successor_runs_what_is_left(project: Project) -> None:
+    project.write({"conftest.py": ONCE})
+    done = run(project, "--tx=popen", "--dist=each")
+    done.assert_outcomes(passed=4)
+    assert done.ret == 0
+    assert Told.by(project).json == dict.fromkeys("abcd", "passed")
+
+
+def test_a_rollout_that_kills_every_worker_is_an_error(project: Project) -> None:
+    project.write({"conftest.py": ALWAYS})
+    done = run(project, "-n", "2")
+    done.assert_outcomes(passed=3, errors=1)
+    assert done.ret == pytest.ExitCode.TESTS_FAILED
+    told = Told.by(project)
+    assert told.json == {"a": "passed", "b": "error", "c": "passed", "d": "passed"}
+    assert told.junit == [("a", "passed"), ("b", "error"), ("c", "passed"), ("d", "passed")]
+
+
+def test_what_never_ran_is_named_and_counted_everywhere(project: Project) -> None:
+    project.write({"conftest.py": ALWAYS})
+    done = run(project, "-n", "1", "--max-worker-restart=0", "--bf-retries=0")
+    assert done.ret == pytest.ExitCode.INTERNAL_ERROR
+    told = Told.by(project)
+    assert told.json == {"a": "passed", "b": "error", "c": "error", "d": "error"}
+    assert told.junit == [("a", "passed"), ("b", "error"), ("c", "error"), ("d", "error")]
+    done.stdout.fnmatch_lines(
+        [
+            "never ran: no worker lived to run it",
+            "2 rollouts never reported, for example tasks/c/task.toml::oracle",
+            "ERROR tasks/c/task.toml::oracle - never ran: no worker lived to run it",
+            "ERROR tasks/d/task.toml::oracle - never ran: no worker lived to run it",
+        ]
+    )
