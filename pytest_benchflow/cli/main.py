@@ -11,6 +11,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 from pytest_benchflow.cli.agents import add_bundle_verbs
+from pytest_benchflow.cli.exports import add_exports
+from pytest_benchflow.core.errors import BenchflowError
 
 _KEPT_DAYS = 30.0
 _PIPE_CLOSED = 128 + signal.SIGPIPE
@@ -22,6 +24,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         status = _run(_parser().parse_args(words), command)
         sys.stdout.flush()
+    except BenchflowError as error:
+        print(f"bf: {error}", file=sys.stderr)
+        return 2
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the interpreter's own flush succeeds
         return _PIPE_CLOSED
@@ -29,6 +34,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace, command: Sequence[str]) -> int:
+    if "action" in options:
+        status: int = options.action(options)
+        return status
     if options.command == "shell":
         return _shell(options, command)
     if options.command == "schema":
@@ -117,6 +125,7 @@ def _parser() -> argparse.ArgumentParser:
     report = commands.add_parser("report", help="write a page to look at, all in one file")
     report.add_argument("job", type=Path, metavar="JOB", help="a job, a folder of jobs, or a file that --bf-json wrote")
     report.add_argument("-o", "--output", type=Path, metavar="FILE", help="the page (default: the job's name, here)")
+    add_exports(commands)
     schema = commands.add_parser("schema", help="print the JSON Schema of the --bf-json report, or of rollout files")
     schema.add_argument("of", nargs="?", choices=("report", "rollout"), default="report")
     cleanup = commands.add_parser("cleanup", help="list what dead runs have left; removes nothing without --yes")

@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +20,8 @@ from pytest_benchflow.plugin.options import is_asked_for
 from pytest_benchflow.plugin.stash import attribute_errors_to, existing_run, get_session
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pytest_benchflow.plugin.lost_workers import LostWorkers
     from pytest_benchflow.plugin.reports import Results
     from pytest_benchflow.plugin.session import BenchSession
@@ -77,6 +81,7 @@ class Controller:
         self._finished: set[str] = set()
         self._lines: list[str] = []
         self._notes: list[str] = []
+        self._annotations: list[str] = []
         self._is_incomplete = False
         self._lost_workers: LostWorkers | None = None
         if getattr(config.option, "dist", "no") != "no":
@@ -146,6 +151,8 @@ class Controller:
             terminalreporter.section("benchflow")
             for line in (*self._lines, *self._notes):
                 terminalreporter.line(line)
+        for line in self._annotations:
+            terminalreporter.write_line(line)
 
     def _knows(self, report: pytest.TestReport) -> bool:
         return hasattr(report, "bf") or (self._results is not None and report.nodeid in self._results.raw)
@@ -206,7 +213,8 @@ class Controller:
         self._notes += [f"note: {note}" for note in results.notes()[:_SHOWN_NOTES]]
         if job is not None:
             self._notes.append(f"results: {run.shown(job)}")
-        self._write(report, run)
+        self._write_files(run, report)
+        self._tell_github(report, advisory=run.settings.report_only)
         self._publish(report)
 
     def _publish(self, report: Report) -> None:
@@ -219,20 +227,35 @@ class Controller:
             self._is_incomplete = True
             self._notes.append(str(error))
 
-    def _write(self, report: Report, run: BenchSession) -> None:
-        from pytest_benchflow.reporting import write_html, write_report
+    def _write_files(self, run: BenchSession, report: Report) -> None:
+        from pytest_benchflow.reporting import write_atif, write_html, write_markdown, write_report
 
-        for path, write in ((run.settings.json, write_report), (run.settings.html, write_html)):
-            if path is None:
-                continue
-            shown = run.shown(str(path))
-            try:
-                write(report, path)
-            except OSError as error:
-                self._is_incomplete = True
-                self._notes.append(f"report: {shown} could not be written: {error.strerror}")
-            else:
-                self._notes.append(f"report: {shown}")
+        results = [entry.result for entry in report.rollouts]
+        self._write("report", run.settings.json, run, partial(write_report, report))
+        self._write("report", run.settings.html, run, partial(write_html, report))
+        self._write("summary", run.settings.markdown, run, partial(write_markdown, report))
+        self._write("trajectories", run.settings.atif, run, partial(write_atif, results))
+
+    def _write(self, what: str, path: Path | None, run: BenchSession, write: Callable[[Path], object]) -> None:
+        if path is None:
+            return
+        shown = run.shown(str(path))
+        try:
+            write(path)
+        except OSError as error:
+            self._is_incomplete = True
+            self._notes.append(f"{what}: {shown} could not be written: {error.strerror}")
+        else:
+            self._notes.append(f"{what}: {shown}")
+
+    def _tell_github(self, report: Report, *, advisory: bool) -> None:
+        """Write what GitHub Actions shows; its log reads annotations out of what is printed."""
+        from pytest_benchflow.reporting import add_step_summary, annotation_lines, is_github
+
+        if is_github():
+            self._annotations = [*annotation_lines(report, self._config.rootpath, advisory=advisory)]
+            with suppress(OSError):
+                add_step_summary(report)
 
     def _check(self) -> None:
         """Say once, where pytest was started, that nothing can run here."""

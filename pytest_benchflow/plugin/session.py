@@ -316,6 +316,10 @@ class BenchSession:
 
     async def preflight(self) -> None:
         """Raise one clear error if no rollout could start: no sandbox works here, or the job's name is taken."""
+        if self.settings.atif is not None:
+            from pytest_benchflow.reporting import require_atif
+
+            require_atif()
         await self.resources.backend(self.sandbox_name)
         _ = self.job  # last, so that a run that cannot start leaves none behind
 

@@ -1,3 +1,11 @@
+from .atif import require_atif as require_atif
+from .atif import write_atif as write_atif
+from .github import add_step_summary as add_step_summary
+from .github import annotation_lines as annotation_lines
+from .github import is_github as is_github
+from .junit import junit_xml as junit_xml
+from .markdown import markdown_text as markdown_text
+from .markdown import write_markdown as write_markdown
 from .html.page import write_html as write_html
 from .reasons import error_reason as error_reason
 from .reasons import failure_reasons as failure_reasons
@@ -10,3 +18,4 @@ from .report import group as group
 from .report import write_report as write_report
 from .stored import read_report as read_report
 from .summary import summary_lines as summary_lines
+from .training import write_training as write_training

@@ -398,6 +398,22 @@ class RunSettings:
     html: Path | None = setting(
         None, PathTo(), "write a page to look at, all in one file", option="--bf-html", metavar="FILE", file=False
     )
+    markdown: Path | None = setting(
+        None,
+        PathTo(),
+        "write a summary as Markdown, for one comment under a change",
+        option="--bf-markdown",
+        metavar="FILE",
+        file=False,
+    )
+    atif: Path | None = setting(
+        None,
+        PathTo(),
+        "write trajectories in the Agent Trajectory Interchange Format",
+        option="--bf-atif",
+        metavar="DIR",
+        file=False,
+    )
     source: Sequence[SourceSpec] = setting(
         (),
         Sources(),

@@ -52,11 +52,18 @@ def ran(new_project: Callable[..., Project]) -> Ran:
         "--bf-agent=oracle,nop",
         "--bf-json=r.json",
         "--bf-html=r.html",
+        "--bf-markdown=out/r.md",
+        "--bf-atif=atif",
         f"--bf-agent-env=AGENT_SECRET={SECRETS['agent']}",
         f"--bf-verifier-env=VERIFIER_SECRET={SECRETS['verifier']}",
         "-n",
         "2",
-        env={"BENCHFLOW_SECRET": SECRETS["task"]},
+        env={
+            "BENCHFLOW_SECRET": SECRETS["task"],
+            "GITHUB_ACTIONS": "true",
+            "GITHUB_WORKSPACE": str(project.root),
+            "GITHUB_STEP_SUMMARY": str(project.root / "summary.md"),
+        },
     )
     return Ran(project, run, Report.model_validate_json((project.root / "r.json").read_text()))
 
@@ -165,6 +172,22 @@ def test_the_report_fits_its_json_schema(ran: Ran) -> None:
     jsonschema.validate(
         json.loads((ran.project.root / "r.json").read_text()), Report.model_json_schema(mode="serialization")
     )
+
+
+def test_the_other_reports_are_written_and_named_at_the_end(ran: Ran) -> None:
+    ran.run.stdout.fnmatch_lines(["report: r.json", "summary: out/r.md", "trajectories: atif"])
+    markdown = (ran.project.root / "out/r.md").read_text()
+    assert markdown.startswith("<!-- pytest-benchflow -->\n### 💥 1 of 4 rollouts passed, 2 errors\n")
+    files = {path.stem for path in (ran.project.root / "atif").iterdir()}
+    assert files == {ran.directory(task).name for task in ("good", "bad", "broken")}
+
+
+def test_github_is_given_a_summary_and_annotations_once(ran: Ran) -> None:
+    assert (ran.project.root / "summary.md").read_text() == (ran.project.root / "out/r.md").read_text() + "\n"
+    commands = [line for line in ran.run.outlines if line.startswith("::")]
+    assert len(commands) == 5
+    place = "file=tasks/bad/task.toml,line=1,title=bad · oracle"
+    assert f"::error {place}::reward 0.25 is below 1.00" in commands
 
 
 def test_a_report_that_cannot_be_written_is_told_and_the_run_is_not_green(project: Project) -> None:
