@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_benchflow.plugin.equal_errors import EqualErrors
 from pytest_benchflow.plugin.options import is_asked_for
 from pytest_benchflow.plugin.stash import attribute_errors_to, existing_run, get_session
 
@@ -83,6 +84,7 @@ class Controller:
         self._notes: list[str] = []
         self._annotations: list[str] = []
         self._is_incomplete = False
+        config.pluginmanager.register(EqualErrors(), "benchflow-equal-errors")
         self._lost_workers: LostWorkers | None = None
         if getattr(config.option, "dist", "no") != "no":
             from pytest_benchflow.plugin.lost_workers import LostWorkers

@@ -10,12 +10,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pytest_benchflow.core.errors import BenchflowError, BuildError, SandboxError
 from pytest_benchflow.core.network import NO_NETWORK
-from pytest_benchflow.sandboxes import Sandbox, SandboxSpec
+from pytest_benchflow.sandboxes import Limits, Sandbox, SandboxSpec
 from pytest_benchflow.sandboxes.docker.backend import DockerBackend
 
 pytestmark = pytest.mark.compose
@@ -50,8 +51,8 @@ def objects(project: str) -> list[str]:
     ]
 
 
-def inspect_network(name: str) -> dict[str, object]:
-    found: dict[str, object] = json.loads(subprocess.check_output(["docker", "network", "inspect", name]))[0]
+def inspect(name: str, kind: str = "container") -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(subprocess.check_output(["docker", kind, "inspect", name]))[0]
     return found
 
 
@@ -70,7 +71,7 @@ async def test_main_reaches_its_healthy_sidecar_and_all_of_it_goes(start: Start,
 async def test_without_network_the_sidecar_stays_within_reach(start: Start, context: Context) -> None:
     sandbox = await start(environment_dir=written(context(MAIN), f"services:{WEB}"), network=NO_NETWORK)
     assert (await sandbox.exec("curl -sS http://web:8000/")).stdout == "hello\n"
-    assert inspect_network(f"{sandbox.id.lower()}_default")["Internal"]
+    assert inspect(f"{sandbox.id.lower()}_default", "network")["Internal"]
 
 
 async def test_variables_of_the_format_are_offered(start: Start, context: Context) -> None:
@@ -81,6 +82,22 @@ async def test_variables_of_the_format_are_offered(start: Start, context: Contex
     )
     sandbox = await start(environment_dir=written(context(MAIN), text))
     assert (await sandbox.exec("echo $CPUS $MEMORY $TESTS $LOGS $FROM_IMAGE")).stdout == "0 0 /tests /logs/agent yes\n"
+
+
+@pytest.mark.parametrize("limits", [Limits(), Limits(cpus=1, memory_mb=100)])
+async def test_a_file_with_limits_of_its_own_gets_those_of_the_task(
+    start: Start, context: Context, limits: Limits
+) -> None:
+    text = (
+        "services:\n  main:\n    build: {context: '${CONTEXT_DIR}'}\n    image: ${MAIN_IMAGE_NAME}\n"
+        "    deploy: {resources: {limits: {cpus: '${CPUS}', memory: '${MEMORY}'}}}\n"
+    )
+    sandbox = await start(environment_dir=written(context(MAIN), text), limits=limits)
+    (container, *_) = objects(sandbox.id)
+    host = inspect(container)["HostConfig"]
+    memory = (limits.memory_mb or 0) << 20
+    assert (host["NanoCpus"], host["Memory"], host["MemorySwap"]) == (int(limits.cpus or 0) * 10**9, memory, memory)
+    assert host["PidsLimit"] > 0
 
 
 async def test_files_reach_a_file_system_in_memory(start: Start, context: Context, tmp_path: Path) -> None:

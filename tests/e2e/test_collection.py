@@ -376,3 +376,41 @@ def test_changing_a_task_file_is_noticed_by_the_next_collection(project: Project
     assert project.ids("-m", "bf(difficulty='easy')") == ["tasks/one/task.toml::oracle"]
     write_files(path, {"task.toml": '[metadata]\ndifficulty = "hard"\n'})
     assert project.ids("-m", "bf(difficulty='hard')") == ["tasks/one/task.toml::oracle"]
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")])
+def test_equal_errors_are_shown_once_with_a_count_and_every_one_is_listed(
+    project: Project, workers: tuple[str, ...]
+) -> None:
+    for name in ("a", "b", "c"):
+        project.task(f"tasks/{name}", toml='[agent]\ntimeout_sec = "10m"\n')
+    project.task("tasks/d", toml='[verifier]\ntimeout_sec = "10m"\n')
+    done = project.run("tasks", *workers)
+    shown = done.stdout.str().partition("short test summary")[0]
+    assert shown.count("[agent] timeout_sec is") == 1
+    done.stdout.fnmatch_lines(
+        [
+            "*ERROR collecting tasks/a/task.toml*",
+            "tasks/a/task.toml:3: [[]agent] timeout_sec is *",
+            "(the same 2 more times: tasks/b/task.toml, tasks/c/task.toml)",
+            "*ERROR collecting tasks/d/task.toml*",
+            "tasks/d/task.toml:3: [[]verifier] timeout_sec is *",
+            *(f"ERROR tasks/{name}/task.toml*" for name in "abcd"),
+            "*4 errors*",
+        ]
+    )
+    assert done.ret != pytest.ExitCode.OK
+    assert "(the same" not in project.run("tasks", "-vv", *workers).stdout.str()
+
+
+def test_tasks_that_the_sandbox_cannot_run_for_one_reason_are_one_text(project: Project) -> None:
+    for name in ("a", "b", "c"):
+        project.task(f"tasks/{name}", dockerfile="FROM nowhere.example/thing:1\n")
+    project.task("tasks/fine")
+    done = project.run("tasks", "--bf-sandbox=local")
+    done.assert_outcomes(passed=1, errors=3)
+    assert done.stdout.str().partition("short test summary")[0].count("nothing on this host stands in") == 1
+    done.stdout.fnmatch_lines(
+        ["(the same 2 more times: tasks/b/task.toml::oracle, tasks/c/task.toml::oracle)"]
+        + [f"ERROR tasks/{name}/task.toml::oracle*" for name in "abc"]
+    )

@@ -132,7 +132,8 @@ def override_file(
     services: dict[str, dict[str, Any]] = {name: {"labels": dict(labels)} for name in config["services"]}
     for name, image in images.items():
         services[name]["image"] = image
-    services[MAIN] |= _main(spec, engine, workdir, lease_sec)
+    services[MAIN] |= _main(spec, workdir, lease_sec)
+    services[MAIN] |= _resources(spec, engine, config["services"][MAIN])
     override: dict[str, Any] = {"services": services}
     for kind in ("networks", "volumes"):
         own = {name for name, value in (config.get(kind) or {}).items() if not (value or {}).get("external")}
@@ -146,8 +147,7 @@ def override_file(
     return override
 
 
-def _main(spec: SandboxSpec, engine: EngineFacts, workdir: str, lease_sec: int) -> dict[str, Any]:
-    limits = spec.limits
+def _main(spec: SandboxSpec, workdir: str, lease_sec: int) -> dict[str, Any]:
     # A dollar sign would be a variable.
     entrypoint = [word.replace("$", "$$") for word in (*BOOTSTRAP, str(lease_sec))]
     main: dict[str, Any] = {
@@ -161,7 +161,6 @@ def _main(spec: SandboxSpec, engine: EngineFacts, workdir: str, lease_sec: int) 
         "restart": "no",
         "stop_signal": STOP_SIGNAL,
         "logging": {"driver": "none"},
-        "pids_limit": limits.pids or PIDS_LIMIT,
     }
     if spec.mounts:
         main["volumes"] = [
@@ -174,16 +173,26 @@ def _main(spec: SandboxSpec, engine: EngineFacts, workdir: str, lease_sec: int) 
             }
             for mount in spec.mounts
         ]
-    if limits.cpus:
-        main["cpus"] = min(limits.cpus, engine.cpus)
-    if limits.memory_mb:
-        main["mem_limit"] = main["memswap_limit"] = limits.memory_mb << 20
+    return main
+
+
+def _resources(spec: SandboxSpec, engine: EngineFacts, service: Config) -> dict[str, Any]:
+    """Return the limits of main, where the task's file has its own: compose takes only one of two places."""
+    limits = spec.limits
+    pids, cpus = limits.pids or PIDS_LIMIT, min(limits.cpus or 0, engine.cpus)
+    memory = (limits.memory_mb or 0) << 20
+    below: dict[str, Any] = {}
+    if ((service.get("deploy") or {}).get("resources") or {}).get("limits") is not None:
+        places = {"pids": pids, "cpus": f"{cpus:g}" if cpus else None, "memory": str(memory) if memory else None}
+        below["limits"], plain = {name: value for name, value in places.items() if value}, {}
+    else:
+        plain = {"pids_limit": pids, "cpus": cpus, "mem_limit": memory}
+    found = {name: value for name, value in {**plain, "memswap_limit": memory}.items() if value}
     if limits.gpus:
         if not engine.has_gpus:
             raise UnsupportedError(f"{spec.name}: gpus = {limits.gpus}, and this Docker engine has no GPU runtime")
-        device = {"driver": "nvidia", "count": limits.gpus, "capabilities": ["gpu"]}
-        main["deploy"] = {"resources": {"reservations": {"devices": [device]}}}
-    return main
+        below["reservations"] = {"devices": [{"driver": "nvidia", "count": limits.gpus, "capabilities": ["gpu"]}]}
+    return {**found, "deploy": {"resources": below}} if below else found
 
 
 def _check_own_network(config: Config, spec: SandboxSpec) -> None:
