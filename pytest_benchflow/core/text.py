@@ -59,7 +59,7 @@ def exit_status(code: int) -> str:
 
 def without_progress(text: str) -> list[str]:
     """Return the lines of a program's output as a terminal would leave them, without bars and meters."""
-    left = (line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
+    left = map(_last_state, text.split("\n"))
     return [line.rstrip() for line in map(printable, left) if line.strip() and not _PROGRESS.search(line)]
 
 
@@ -88,8 +88,13 @@ def tail(path: Path, *, lines: int = 20, max_bytes: int = 8000) -> str | None:
             raw = file.read(max_bytes)
     except OSError:
         return None
-    last = printable(raw.decode("utf-8", "replace")).strip().splitlines()[-lines:]
-    return "\n".join(last) or None
+    text = "\n".join(map(_last_state, raw.decode("utf-8", "replace").split("\n")))
+    return "\n".join(printable(text).strip().splitlines()[-lines:]) or None
+
+
+def _last_state(line: str) -> str:
+    """Return what a terminal shows of a line in the end: meters write over themselves."""
+    return line.rstrip("\r").rpartition("\r")[2]
 
 
 def distinct_names(named: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:

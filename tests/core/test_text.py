@@ -58,6 +58,12 @@ def test_a_tail_is_the_last_lines(tmp_path: Path) -> None:
     assert tail(path, lines=3) == "97\n98\n99"
 
 
+def test_a_tail_has_meters_as_a_terminal_leaves_them(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"start\r\n(Reading ... 5%\r(Reading ... 100%\r(Reading ... 7 files.)\n\nend\r\n")
+    assert tail(path) == "start\n(Reading ... 7 files.)\n\nend"
+
+
 def test_a_tail_reads_no_more_than_its_bound(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text("x" * 100_000)
