@@ -33,6 +33,10 @@ _ALL_BYTES, _LEAST_BYTES = 1 << 30, 256_000
 _LEVEL = 6
 _WORKERS = 2
 _STATIC_ROWS = 200
+#: Parts of the one script of the page, in this order.
+_SCRIPTS = (
+    "dom", "data", "charts", "overview", "table", "prose", "diff", "events", "rollout", "side", "jobs", "app"
+)  # fmt: skip
 
 
 def write_html(report: Report, path: Path, *, title: str | None = None) -> None:
@@ -108,7 +112,7 @@ def _script(name: str, data: bytes) -> str:
 
 def _shell(title: str, static: str, *, connect: str) -> tuple[str, str]:
     """Return what comes before the data and what comes after it."""
-    style, script = _asset("style.css"), _asset("app.js")
+    style, script = _asset("style.css"), "".join(_asset(f"{name}.js") for name in _SCRIPTS)
     policy = (
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; img-src data:; "
         f"connect-src {connect}; base-uri 'none'; form-action 'none'"

@@ -76,10 +76,11 @@ def row_of(number: int, entry: Entry) -> dict[str, Json]:
         "reward": result.reward,
         "seconds": result.timing.get("total"),
         "timing": {phase: seconds for phase, seconds in result.timing.items() if phase != "total"},
-        "tokens": result.total_tokens,
+        "tokens": result.spent_tokens,
         "tools": result.n_tool_calls,
-        "cost": result.cost_usd,
+        "cost": result.spent_usd,
         "category": None if result.error is None else result.error.category.value,
+        "integrity": len(result.integrity),
         "message": one_line(reason(result), _MESSAGE) or None,
     }
 
