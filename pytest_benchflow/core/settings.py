@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pytest_benchflow.core.errors import UsageError
 
 T = TypeVar("T")
-IniType = Literal["string", "args", "float", "int", "bool"]
+IniType = Literal["string", "args", "linelist", "float", "int", "bool"]
 
 #: Which source of settings counts more, from the strongest to the weakest; a hook changes what comes out of it.
 LAYERS = ("marker", "command line", "overrides", "scene file", "job file", "ini", "table", "task")
@@ -194,6 +194,26 @@ class Texts(Kind):
     def public(self, value: Any) -> Any:
         """Return them as a list."""
         return None if value is None else [*value]
+
+
+class Lines(Texts):
+    """Several strings that may hold spaces and quotes: one per line in an ini file."""
+
+    ini: IniType = "linelist"
+
+
+class Probability(Number):
+    """A number between 0 and 1, both excluded."""
+
+    expected = "give a number above 0 and below 1, for example 0.95"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.expected = type(self).expected
+
+    def accepts(self, value: object) -> bool:
+        """Return whether a value is such a number."""
+        return super().accepts(value) and float(str(value)) < 1
 
 
 class PathTo(Kind):

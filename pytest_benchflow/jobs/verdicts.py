@@ -297,10 +297,10 @@ def _regression(gate: Gate, described: dict[str, object], comparison: Comparison
 
 def _drop(metric: str, difference: Difference) -> float | None:
     if metric in ("regression", "reward_regression"):
-        return -difference.difference
+        return 0.0 - difference.difference
     if difference.interval is None:
         return None
-    return -difference.interval[1 if metric == "regression_low" else 0]
+    return 0.0 - difference.interval[1 if metric == "regression_low" else 0]
 
 
 def _why_unknown(metric: str, tally: Tally) -> str:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_benchflow.plugin.equal_errors import EqualErrors
+from pytest_benchflow.plugin.gating import Judgement, judge_run, update_baseline
 from pytest_benchflow.plugin.options import is_asked_for
 from pytest_benchflow.plugin.stash import attribute_errors_to, existing_run, get_session
 
@@ -85,6 +86,8 @@ class Controller:
         self._annotations: list[str] = []
         self._is_incomplete = False
         config.pluginmanager.register(EqualErrors(), "benchflow-equal-errors")
+        self._n_excused = 0
+        """Failures of rollouts, which gates may decide about."""
         self._lost_workers: LostWorkers | None = None
         if getattr(config.option, "dist", "no") != "no":
             from pytest_benchflow.plugin.lost_workers import LostWorkers
@@ -125,6 +128,7 @@ class Controller:
             self._gathered().add(report)
         if report.when == "teardown" or report.failed:
             self._finished.add(report.nodeid)
+        self._n_excused += report.failed and is_of_task_file(report.nodeid) and self._knows(report)
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
@@ -132,7 +136,7 @@ class Controller:
         self._add_missing(session)
         result = yield
         self._add_unreached(session)
-        self._report(int(session.exitstatus))
+        self._report(session)
         if self._is_incomplete and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
         return result
@@ -198,26 +202,53 @@ class Controller:
             self._results = Results(started_at=_iso(self._started))
         return self._results
 
-    def _report(self, exit_status: int) -> None:
+    def _report(self, session: pytest.Session) -> None:
         run = existing_run(self._config)
         if run is None and self._results is None:
             return
         run = get_session(self._config)
-        wanted = run.settings.json or run.settings.html
-        if self._results is None and (wanted is None or self._config.option.collectonly or run.settings.dry_run):
+        option = self._config.option
+        if option.collectonly or run.settings.dry_run or getattr(option, "setupplan", False):
+            return
+        if self._results is None and not (run.settings.json or run.settings.html or run.is_judged_without_rollouts):
             return
         from pytest_benchflow.reporting import summary_lines
 
         results = self._gathered()
         job = results.job_directory()
-        report = results.report(self._expected, exit_status=exit_status, job_dir=job, finished_at=_iso(time.time()))
+        judgement = self._judge(session, run, results)
+        session.exitstatus = judgement.exit_status(int(session.exitstatus))
+        report = results.report(
+            self._expected, exit_status=int(session.exitstatus), job_dir=job, finished_at=_iso(time.time())
+        ).model_copy(
+            update={
+                "shard": run.settings.shard,
+                "gates": [*judgement.verdicts],
+                "baseline": judgement.comparison,
+                "missing": [*judgement.missing],
+                "failed_tests": judgement.n_other_failures,
+            }
+        )
         self._lines = summary_lines(report.summary) if report.summary else []
         self._notes += [f"note: {note}" for note in results.notes()[:_SHOWN_NOTES]]
         if job is not None:
             self._notes.append(f"results: {run.shown(job)}")
         self._write_files(run, report)
-        self._tell_github(report, advisory=run.settings.report_only)
+        if run.settings.update_baseline and run.settings.baseline is not None:
+            self._notes.append(update_baseline(run, report, run.settings.baseline))
+        self._notes += judgement.lines
+        self._tell_github(report, advisory=run.settings.report_only or bool(judgement.verdicts))
         self._publish(report)
+
+    def _judge(self, session: pytest.Session, run: BenchSession, results: Results) -> Judgement:
+        selected = self._expected or [item.nodeid for item in session.items if is_of_task_file(item.nodeid)]
+        return judge_run(
+            run,
+            results.entries(self._expected),
+            status=int(session.exitstatus),
+            missing=sorted({*selected} - self._finished),
+            n_other_failures=max(0, session.testsfailed - self._n_excused),
+        )
 
     def _publish(self, report: Report) -> None:
         from pytest_benchflow.core.errors import UsageError

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pytest_benchflow.agents import AgentRegistry
     from pytest_benchflow.reporting import Report
     from pytest_benchflow.rollout import Rollout, RolloutConfig, RolloutResult
@@ -47,3 +49,11 @@ def pytest_bf_rollout_result(result: RolloutResult) -> None:
 
 def pytest_bf_summary(report: Report) -> None:
     """Read, or publish elsewhere, the report of the whole run; called once, where pytest was started."""
+
+
+def pytest_bf_gate(results: Sequence[RolloutResult]) -> str | bool | None:
+    """Judge all results of a run: True if they are good enough, a text that says why not, or None for no opinion.
+
+    Any judgement is a gate like those of `--bf-gate`: gates, not single items, then decide the exit status. Called
+    once, where pytest was started; quarantined rollouts are left out.
+    """

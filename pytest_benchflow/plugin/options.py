@@ -18,6 +18,7 @@ OPTIONS: tuple[Setting, ...] = tuple(
 _EXPECTED = {
     "string": "expected a string",
     "args": "expected strings, quoted where they hold spaces",
+    "linelist": "expected strings, one per line",
     "float": "give a number",
     "int": "give a whole number",
     "bool": "give true or false",

@@ -11,7 +11,7 @@ import inspect
 import os
 import time
 import uuid
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property, partial
@@ -22,6 +22,7 @@ import pytest
 
 from pytest_benchflow.core.settings import merge, settings_of
 from pytest_benchflow.plugin.controller import is_of_task_file
+from pytest_benchflow.plugin.gating import read_baseline, read_run_gates
 from pytest_benchflow.plugin.resolve import (
     choose_agents,
     default_concurrency,
@@ -39,9 +40,10 @@ from pytest_benchflow.rollout.settings import RolloutSettings, RunSettings
 
 if TYPE_CHECKING:
     from pytest_benchflow.agents import AgentRegistry
-    from pytest_benchflow.jobs import Cell, Engine, Job, SceneChoice
+    from pytest_benchflow.jobs import Cell, Engine, Gate, Job, SceneChoice
     from pytest_benchflow.plugin.run_loop import Ahead
     from pytest_benchflow.plugin.task_warnings import TaskWarnings
+    from pytest_benchflow.reporting import Entry
     from pytest_benchflow.rollout import OnPhase, Resources, Rollout, RolloutFile, RolloutResult
     from pytest_benchflow.sandboxes import SandboxRegistry
     from pytest_benchflow.tasks import RunHints, Task, TaskIndex
@@ -125,6 +127,8 @@ class BenchSession:
         self.agent_choices = tuple(with_own_models(choice, self.agents) for choice in choices)
         self.defaults = RolloutConfig(task_path=Path(), **merge(settings_of(RolloutSettings).values(), *self.layers))
         self.sandbox_name, self.sandbox_reason = self.sandboxes.resolve(self.defaults.sandbox)
+        self.gates: Sequence[Gate] = read_run_gates(self)
+        self.baseline: Sequence[Entry] | None = None if self.is_worker else read_baseline(self)
 
     @cached_property
     def agents(self) -> AgentRegistry:
@@ -273,6 +277,12 @@ class BenchSession:
     def has_job(self) -> bool:
         """Whether the job's directory has been made."""
         return "job" in self.__dict__
+
+    @property
+    def is_judged_without_rollouts(self) -> bool:
+        """Whether gates apply even if no rollout was selected: those that this very command asks for."""
+        asked = {name for layer in self.given.layers if layer.name == "command line" for name in layer.values}
+        return not asked.isdisjoint(("gate", "max_regression"))
 
     def cells(self, trials: tuple[int, ...] | None = None) -> list[Cell]:
         """Return the cells of a task that asks for so many trials of each scene; without trials, one cell of each."""

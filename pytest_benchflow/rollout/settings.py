@@ -19,6 +19,7 @@ from pytest_benchflow.core.settings import (
     Flag,
     Kind,
     Limit,
+    Lines,
     Number,
     PathTo,
     Source,
@@ -443,6 +444,38 @@ class RunSettings:
         Flag(),
         "list the rollouts and what each lacks, start nothing",
         option="--bf-dry-run",
+        ini=False,
+        file=False,
+    )
+    gate: Sequence[str] = setting(
+        (),
+        Lines(),
+        "what the whole run has to reach, for example 'pass_rate >= 0.8': then gates, not single items, decide the "
+        "exit status; repeatable",
+        option="--bf-gate",
+        metavar="EXPR",
+    )
+    baseline: Path | None = setting(
+        None,
+        PathTo(),
+        "earlier --bf-json report to compare with",
+        option="--bf-baseline",
+        metavar="FILE",
+        file=False,
+    )
+    max_regression: float | None = setting(
+        None,
+        Number(above=None),
+        "gate: how much lower than the baseline's the pass rate may be",
+        option="--bf-max-regression",
+        metavar="X",
+        file=False,
+    )
+    update_baseline: bool = setting(
+        False,
+        Flag(),
+        "write the report of a complete run to the file of --bf-baseline",
+        option="--bf-update-baseline",
         ini=False,
         file=False,
     )

@@ -33,6 +33,8 @@ KEYS = [declared for declared in SETTINGS if declared.file is not None and not i
 SAMPLES = {
     "Text": ("one", "two"),
     "Texts": ("one", "two"),
+    "Lines": ("one", "two"),
+    "Probability": ("0.9", "0.8"),
     "Prompts": ("one", "two"),
     "Sources": ("org/one", "org/two"),
     "Number": ("3", "4.5"),
