@@ -237,7 +237,7 @@ class Controller:
         if run.settings.update_baseline and run.settings.baseline is not None:
             self._notes.append(update_baseline(run, report, run.settings.baseline))
         self._notes += judgement.lines
-        self._tell_github(report, advisory=run.settings.report_only or bool(judgement.verdicts))
+        self._tell_github(report, advisory=run.settings.report_only)
         self._publish(report)
 
     def _judge(self, session: pytest.Session, run: BenchSession, results: Results) -> Judgement:
