@@ -1,16 +1,12 @@
-"""`bf run` and `bf metrics`: run a job file, and look at what a job has left."""
+"""`bf metrics`: look at what a job has left."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from pytest_benchflow.core.errors import BenchflowError
-from pytest_benchflow.core.text import one_line
 
 if TYPE_CHECKING:
     from pytest_benchflow.core.types import Json
@@ -31,29 +27,6 @@ _SHOWN = (
 _ALSO = ("avg_tool_calls", "avg_duration_sec", "total_tokens", "total_cost_usd")
 
 
-def run_job(file: Path, *, job_name: str | None, resume: bool, resume_anyway: bool, retries: int | None) -> int:
-    """Run a job file; 0 when every rollout was scored or skipped, 1 when some were not, 2 when nothing could start."""
-    from pytest_benchflow.jobs import Evaluation, newest_job
-
-    try:
-        evaluation = Evaluation.from_yaml(
-            file, job_name=job_name, on_result=_tell, resume=resume, resume_anyway=resume_anyway, retries=retries
-        )
-        if resume and not (evaluation.job_name or evaluation.suggested_name):
-            evaluation.job_name = newest_job(evaluation.jobs_dir)
-        for note in evaluation.notes:
-            print(f"{note} (warning)", file=sys.stderr)
-        result = asyncio.run(evaluation.run())
-    except BenchflowError as error:
-        print(error, file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print(f"interrupted; continue it with bf run {file} --resume", file=sys.stderr)
-        return 130
-    print(f"{result.passed} of {result.total} passed ({result.score:.1%}), results in {result.job_dir}")
-    return 1 if result.errored or result.verifier_errored else 0
-
-
 def show_metrics(directory: Path, *, benchmark: str, agent: str, model: str, as_json: bool) -> int:
     """Print the metrics of a finished job, as a table or as JSON; 2 if it holds no result."""
     from pytest_benchflow.jobs import collect_metrics
@@ -69,13 +42,6 @@ def show_metrics(directory: Path, *, benchmark: str, agent: str, model: str, as_
     summary = metrics.summary()
     print(json.dumps(summary, indent=2) if as_json else "\n".join(_lines(metrics.results, summary)))
     return 0
-
-
-def _tell(name: str, result: RolloutResult) -> None:
-    why = f"reward {result.reward:g}" if result.reward is not None else result.skipped or ""
-    if result.error is not None:
-        why = f"{result.error.category} in {result.error.phase}: {one_line(result.error.message)}"
-    print(f"{result.status:7} {name}  {why}", flush=True)
 
 
 def _lines(results: Sequence[RolloutResult], summary: dict[str, Json]) -> list[str]:

@@ -11,6 +11,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 from pytest_benchflow.cli.agents import add_bundle_verbs
+from pytest_benchflow.cli.completion import add_completion
+from pytest_benchflow.cli.evaluations import add_evaluations
 from pytest_benchflow.cli.exports import add_exports
 from pytest_benchflow.core.errors import BenchflowError
 
@@ -46,16 +48,6 @@ def _run(options: argparse.Namespace, command: Sequence[str]) -> int:
 
         max_age = options.max_age if options.images else None
         return clean_up(remove=options.yes, everything=options.all, run=options.run, max_age_days=max_age)
-    if options.command == "run":
-        from pytest_benchflow.cli.jobs import run_job
-
-        return run_job(
-            options.file,
-            job_name=options.job_name,
-            resume=options.resume or options.resume_anyway,
-            resume_anyway=options.resume_anyway,
-            retries=options.retries,
-        )
     if options.command == "metrics":
         from pytest_benchflow.cli.jobs import show_metrics
 
@@ -108,14 +100,7 @@ def _parser() -> argparse.ArgumentParser:
     show = agents.add_parser("show", help="everything about one agent")
     show.add_argument("name", metavar="NAME", help="an agent, by name or alias, or the path of a manifest")
     add_bundle_verbs(agents, _days, _KEPT_DAYS)
-    job = commands.add_parser("run", help="run a job file without pytest")
-    job.add_argument("file", type=Path, metavar="FILE", help="a job or rollout file that names its tasks")
-    job.add_argument("--job-name", metavar="NAME", help="name of the job's directory, as --bf-job-name")
-    job.add_argument("--resume", action="store_true", help="continue the job of that name, or the newest one")
-    job.add_argument(
-        "--resume-anyway", action="store_true", help="also if the agent, tasks or settings have changed since"
-    )
-    job.add_argument("--retries", type=_count, metavar="N", help="as --bf-retries, instead of the file's own")
+    add_evaluations(commands)
     metrics = commands.add_parser("metrics", help="count what the results below a directory say")
     metrics.add_argument("directory", type=Path, metavar="DIR", help="a job, or a folder of jobs")
     metrics.add_argument("-b", "--benchmark", default="", metavar="NAME", help="its name in the output")
@@ -126,6 +111,7 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("job", type=Path, metavar="JOB", help="a job, a folder of jobs, or a file that --bf-json wrote")
     report.add_argument("-o", "--output", type=Path, metavar="FILE", help="the page (default: the job's name, here)")
     add_exports(commands)
+    add_completion(commands, parser)
     schema = commands.add_parser("schema", help="print the JSON Schema of the --bf-json report, or of rollout files")
     schema.add_argument("of", nargs="?", choices=("report", "rollout"), default="report")
     cleanup = commands.add_parser("cleanup", help="list what dead runs have left; removes nothing without --yes")

@@ -296,6 +296,8 @@ class Evaluation:
         began = time.monotonic()
         tasks = self._tasks()
         registry = self._registry()
+        sandboxes = self._sandboxes or SandboxRegistry()
+        sandboxes.resolve(self._some_config().sandbox)  # likewise
         job = self._open_job()
         if self.config.breaker is not None:
             job.rules.append(CircuitBreaker(self.config.breaker))
@@ -303,7 +305,7 @@ class Evaluation:
         try:
             cells = [*self._cells(tasks, job.directory)]
             job.ledger.begin(len(cells))
-            results = await self._run_all(job, cells, Resources(registry, self._sandboxes or SandboxRegistry()))
+            results = await self._run_all(job, cells, Resources(registry, sandboxes))
             in_order = {cell.name: results[cell.name] for cell in cells}
             elapsed = time.monotonic() - began
             result = EvaluationResult(job.directory.name, self.config, in_order, elapsed, job.directory)
@@ -322,7 +324,7 @@ class Evaluation:
             resume=self.resume and name is not None,
             retry=self.config.retry,
             takes_others=self.resume_anyway,
-            settings=self.config.rollout(Path(), trial=1, job=self.jobs_dir, key="").decisive(),
+            settings=self._some_config().decisive(),
         )
 
     def _tasks(self) -> dict[str, Path]:
@@ -341,13 +343,16 @@ class Evaluation:
                 key = name if self.config.trials == 1 else f"{name}/{trial}"
                 yield _Cell(key, self.config.rollout(task, trial=trial, job=job, key=key))
 
+    def _some_config(self) -> RolloutConfig:
+        """Return what all rollouts have in common."""
+        return self.config.rollout(Path(), trial=1, job=self.jobs_dir, key="")
+
     def _registry(self) -> AgentRegistry:
         registry = self._agents
         if registry is None:
             registry = AgentRegistry()
             registry.load_entry_points()
-        some = self.config.rollout(Path(), trial=1, job=self.jobs_dir, key="")
-        for role in (role for scene in some.effective_scenes for role in scene.roles):
+        for role in (role for scene in self._some_config().effective_scenes for role in scene.roles):
             registry.get(role.agent)  # one that nobody knows is told before anything starts
         return registry
 
