@@ -14,6 +14,7 @@ from .sources import Path as Path
 from .sources import Source as Source
 from .sources import TomlSource as TomlSource
 from .sources import read_text as read_text
+from .validate import fit as fit
 from .validate import validate_model as validate_model
 from .values import Count as Count
 from .values import Cpus as Cpus

@@ -148,9 +148,7 @@ def _steps(task: Task, can: Capabilities) -> Iterator[str]:
         verifier = step.verifier
         if step.agent_network != baseline and not can.allowlist:
             yield f'[agent] network_mode = "{step.agent_network.mode}" beside "{baseline.mode}" of the environment'
-        if verifier.type != "test-script":
-            yield f'[verifier] type = "{verifier.type}"'
-        if verifier.strategy is not None and verifier.strategy.type != "script":
+        if verifier.strategy is not None and verifier.strategy.type not in ("script", "llm-judge"):
             yield f'verifier strategy type "{verifier.strategy.type}"'
         if verifier.mode == "shared" and verifier.network != baseline and not can.allowlist:
             yield f'[verifier] network_mode = "{verifier.network.mode}" beside "{baseline.mode}" of the environment'

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pytest_benchflow.tasks import Task
 
 _KEPT_DIGESTS = 64
+_MAX_JUDGE_CALLS = 8
 
 
 class Resources:
@@ -34,6 +35,8 @@ class Resources:
         self._backends: dict[str, asyncio.Task[Backend]] = {}
         self._digests: dict[Path, tuple[Task, str]] = {}
         self._contexts: dict[tuple[Path, str | None, Path | None], asyncio.Task[Path]] = {}
+        self.judge_limit = asyncio.Semaphore(_MAX_JUDGE_CALLS)
+        """How many questions all judges together may have open."""
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
 
     @cached_property

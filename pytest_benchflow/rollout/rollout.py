@@ -16,6 +16,7 @@ from pytest_benchflow.agents import Agent, AgentRegistry, Session
 from pytest_benchflow.core.errors import BenchflowError, CannotRunHere, Category, UsageError
 from pytest_benchflow.rollout.checks import check_rollout, configured_secrets, ignored_key_notes, override_notes
 from pytest_benchflow.rollout.config import RolloutConfig, hard_deadline
+from pytest_benchflow.rollout.judging import judges_of
 from pytest_benchflow.rollout.recorder import Recorder, write_json
 from pytest_benchflow.rollout.resources import Resources
 from pytest_benchflow.rollout.result import RolloutResult, reaches_minimum
@@ -137,6 +138,8 @@ class Rollout:
             backend = await self._resources.backend(self.config.sandbox)
             self.recorder.sandbox = backend.name
             check_rollout(self.task, self.config, backend, self._role_agents.agents)
+            judges = await asyncio.to_thread(judges_of, self.task, self.config)
+            self.recorder.redactor.add(judge.endpoint.api_key for judge in judges.values())
             directory = self.recorder.make_directory(self.config.jobs_dir / (self.config.job_name or ""))
             self.recorder.digest = await self._resources.digest(self.task)
             facts = {
@@ -147,6 +150,7 @@ class Rollout:
             write_json(directory / "config.json", {**facts, **self.config.public(), "sandbox": backend.name})
             self.recorder.notes += [*override_notes(self.task, self.config), *self._role_agents.notes]
             self.recorder.notes += ignored_key_notes(self.task, self._role_agents.agents)
+            self.recorder.notes += [judge.note for judge in judges.values() if judge.note is not None]
             build_dir = await self._resources.build_context(self.task, self.config)
             mounts = await self._role_agents.prepare_on_host(directory / "agent")
             spec = agent_spec(
@@ -158,7 +162,15 @@ class Rollout:
                 endpoints=self._role_agents.endpoints,
             )
             self._step_run = StepRun(
-                self.config, self.task, self.task.steps[0], self.recorder, backend, build_dir, backend.create(spec)
+                self.config,
+                self.task,
+                self.task.steps[0],
+                self.recorder,
+                backend,
+                build_dir,
+                backend.create(spec),
+                judges,
+                self._resources.judge_limit,
             )
 
     async def start(self) -> None:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from pytest_benchflow.agents import AgentOutcome
-from pytest_benchflow.configfile import resolve_env
 from pytest_benchflow.core.errors import BenchflowError, RewardError, SandboxError, VerifierError
 from pytest_benchflow.core.text import exit_status, one_line
 from pytest_benchflow.rollout.artifacts import ArtifactEntry, copy_artifacts_in, copy_artifacts_out
 from pytest_benchflow.rollout.config import verifier_limit
+from pytest_benchflow.rollout.judging import verifier_env
 from pytest_benchflow.rollout.recorder import write_text
 from pytest_benchflow.rollout.setup import run_command, run_setup_commands, verifier_spec, wait_until_healthy
 from pytest_benchflow.sandboxes import MAIN, service_of, stop_main
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from pytest_benchflow.rollout.recorder import Recorder
     from pytest_benchflow.sandboxes import Backend, HasNetwork, Sandbox
     from pytest_benchflow.tasks import CollectHook, Task, TaskStep
+    from pytest_benchflow.verify import JudgeSetup, JudgeVerifier
 
 
 _RECOVER_TIMEOUT_SEC = 30.0
@@ -40,12 +40,6 @@ _SIGNALS = 128
 # What the shell does by itself, without a program that the agent may have removed.
 _LOOK = f'for d in /logs /logs/agent /logs/artifacts; do [ -L "$d" ] && echo "$d"; done; echo {_INTACT}'
 _MAX_OUTPUT_CHARS = 64_000
-
-
-def verifier_env(task: Task, step: TaskStep, config: RolloutConfig) -> dict[str, str]:
-    """Return the verifier's variables, filled in from the runner's environment."""
-    resolved = resolve_env(step.verifier.env, os.environ, f"{task.file}: [verifier.env]")
-    return {**resolved, **config.verifier_env}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +67,10 @@ class StepRun:
     backend: Backend
     build_dir: Path | None
     sandbox: Sandbox
+    judges: Mapping[str | None, JudgeSetup] = field(default_factory=dict)
+    """How steps are judged that have no test script, by their names."""
+    judge_limit: asyncio.Semaphore | None = None
+    """Shared by all judges of the job."""
     _network: Network | None = field(default=None, init=False)
     _verifier_sandbox: Sandbox | None = field(default=None, init=False)
     _copied: TaskStep | None = field(default=None, init=False)
@@ -327,7 +325,9 @@ class StepRun:
             where = f"{self.task.file}: [environment.setup_commands.env]"
             await run_setup_commands(sandbox, self.task.config.environment.setup_commands, where)
 
-    def _verifier(self, sandbox: Sandbox) -> Verifier:
+    def _verifier(self, sandbox: Sandbox) -> Verifier | JudgeVerifier:
+        if (setup := self.judges.get(self.step.name)) is not None:
+            return self._judge_verifier(sandbox, setup)
         return Verifier(
             sandbox=service_of(sandbox, self.step.verifier.service),
             step=self.step,
@@ -335,6 +335,20 @@ class StepRun:
             env=verifier_env(self.task, self.step, self.config),
             timeout_sec=verifier_limit(self.step, self.config),
             upload=self.step.verifier.uploads_tests,
+        )
+
+    def _judge_verifier(self, sandbox: Sandbox, setup: JudgeSetup) -> JudgeVerifier:
+        from pytest_benchflow.verify import Evidence, JudgeVerifier
+
+        last = self.recorder.last_prompt_result
+        return JudgeVerifier(
+            sandbox=service_of(sandbox, self.step.verifier.service),
+            step=self.step,
+            setup=setup,
+            evidence=Evidence(None if last is None else last.message, self.recorder.events),
+            timeout_sec=verifier_limit(self.step, self.config),
+            limit=self.judge_limit,
+            on_record=self.recorder.judge_records.append,
         )
 
 

@@ -15,7 +15,14 @@ from pytest_benchflow.tasks.layout import Layout, layout_of, tags_of, task_file,
 from pytest_benchflow.tasks.legacy_keys import ROOT, TaskKeys
 from pytest_benchflow.tasks.models import TaskConfig
 from pytest_benchflow.tasks.prompts import Prompts, read_prompts, without_canary
-from pytest_benchflow.tasks.required_files import RequiredFile, missing_files, required_files, script, solution_files
+from pytest_benchflow.tasks.required_files import (
+    RequiredFile,
+    missing_files,
+    required_files,
+    script,
+    solution_files,
+    strategy_rubrics,
+)
 from pytest_benchflow.tasks.summary import TaskSummary
 from pytest_benchflow.tasks.task import Document, Task, build_steps, run_hints
 
@@ -79,6 +86,9 @@ def load_task(path: Path | str, *, strict: bool = False) -> Task:
 
                 prompts = read_prompts(parsed.body, f"{directory}/prompts")
                 strategy = read_strategy(f"{directory}/{layout.tests}")
+                if strategy is not None and strategy.judge is not None:
+                    names = tuple(f"{layout.tests}/{name}" for name in strategy_rubrics(strategy.judge))
+                    problems += missing_files(directory, [RequiredFile("rubric", names)])
                 problems += prompt_problems(file, parsed.config, prompts)
             instructions = _instructions(directory, file, parsed.config, prompts, problems)
         except TaskError as error:

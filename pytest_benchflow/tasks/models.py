@@ -164,12 +164,13 @@ class CollectHook(Table):
 
 
 class Judge(Table):
-    """A language model that scores against a rubric."""
+    """A language model that scores against a rubric, on the runner's machine."""
 
     model: NonEmpty = "claude-sonnet-4-6"
     rubric_path: NonEmpty = "tests/rubric.toml"
     input_dir: NonEmpty = "/app"
-    input_type: NonEmpty = "deliverables"
+    input_type: Literal["deliverables", "final-message", "trajectory"] = "deliverables"
+    """What is judged: files, or what the agent said last, or everything it said and did."""
     context: str = ""
 
 

@@ -6,11 +6,12 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
-from pytest_benchflow.configfile import FrontMatterSource, Problem, TaskError, quoted, read_text, validate_model
+from pytest_benchflow.configfile import FrontMatterSource, Problem, TaskError, fit, quoted, read_text, validate_model
 from pytest_benchflow.core.text import did_you_mean
 from pytest_benchflow.tasks.document import DocumentConfig
 from pytest_benchflow.tasks.legacy_keys import TaskKeys
 from pytest_benchflow.tasks.load import Parsed
+from pytest_benchflow.tasks.models import Judge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,13 +26,15 @@ StrategyType = Literal["script", "llm-judge", "reward-kit", "agent-judge", "ors-
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """The chosen strategy; a script runs `command` in the tests target, other types keep their settings."""
+    """The chosen strategy; a script runs `command` in the tests target, a judge is one of the runner's."""
 
     name: str
     type: StrategyType
     command: str | None
     settings: Mapping[str, object]
     outputs: Mapping[str, object]
+    judge: Judge | None = None
+    """Its rubric's path is relative to the verifier's directory."""
 
 
 def read_strategy(directory: str) -> Strategy | None:
@@ -63,7 +66,31 @@ def read_strategy(directory: str) -> Strategy | None:
         command if isinstance(command, str) else None,
         settings,
         outputs if isinstance(outputs, dict) else {},
+        _judge(source, str(name), settings) if kind == "llm-judge" else None,
     )
+
+
+def _judge(source: FrontMatterSource, name: str, settings: Mapping[str, object]) -> Judge:
+    """Return the judge that a strategy describes."""
+    problems: list[Problem] = []
+
+    def report(path: Path, reason: str, fix: str | None, severity: Severity = "error") -> None:
+        at = ("verifier", "strategies", name, *(_JUDGE_KEYS.get(str(part), part) for part in path))
+        problems.append(Problem(source.file, source.line(at), source.key(at), reason, fix, severity))
+
+    known = {"type", *_JUDGE_KEYS.values(), *(key for key in Judge.model_fields if key not in _JUDGE_KEYS)}
+    for key in settings:
+        if key not in known:
+            report((key,), "is not a known key", did_you_mean(key, known - {"type"}))
+    data = {key: settings[word] for key in Judge.model_fields if (word := _JUDGE_KEYS.get(key, key)) in settings}
+    judge = fit(Judge, data, report)
+    if judge is None or problems:
+        raise TaskError(problems)
+    return judge
+
+
+#: Keys of [verifier.judge] that a strategy calls otherwise.
+_JUDGE_KEYS = {"rubric_path": "rubric"}
 
 
 def _mapping(source: FrontMatterSource, path: Path) -> dict[str, object]:

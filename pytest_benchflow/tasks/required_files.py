@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pytest_benchflow.tasks.layout import Layout
-    from pytest_benchflow.tasks.models import StepConfig, TaskConfig, VerifierConfig
+    from pytest_benchflow.tasks.models import Judge, StepConfig, TaskConfig, VerifierConfig
 
 
 Kind = Literal["environment", "instruction", "tests", "rubric", "solution"]
@@ -117,6 +117,11 @@ def _tests_file(config: TaskConfig, layout: Layout, step: StepConfig | None) -> 
         names.append("verifier.md")
     folders = [layout.tests] if step is None else [layout.tests, f"steps/{step.name}/{layout.tests}"]
     return RequiredFile("tests", tuple(f"{folder}/{name}" for name in names for folder in folders))
+
+
+def strategy_rubrics(judge: Judge) -> tuple[str, ...]:
+    """Return where the rubric of a strategy's judge may be, below the verifier's directory."""
+    return (judge.rubric_path,) if "rubric_path" in judge.model_fields_set else ("rubric.toml", "rubric.json")
 
 
 def rubric_paths(verifier: VerifierConfig, layout: Layout) -> tuple[str, ...]:

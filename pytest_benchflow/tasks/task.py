@@ -10,7 +10,7 @@ from pytest_benchflow.core.network import Network
 from pytest_benchflow.tasks.digest import digest_tree, left_out
 from pytest_benchflow.tasks.layout import tags_of, word
 from pytest_benchflow.tasks.models import AgentConfig, Artifact, StepConfig, TaskConfig
-from pytest_benchflow.tasks.required_files import rubric_paths, script
+from pytest_benchflow.tasks.required_files import rubric_paths, script, strategy_rubrics
 from pytest_benchflow.tasks.summary import RunHints
 
 if TYPE_CHECKING:
@@ -91,6 +91,10 @@ def _verifier(
     build_dir = None if image or mode == "shared" else _build_dir(tests_dirs)
     judge = own.judge or task.judge
     kind = own.type if "type" in own_fields else task.type
+    rubric = _rubric(root, own if own.judge else task, layout) if kind == "llm-judge" else None
+    if strategy is not None and strategy.judge is not None:
+        kind, judge = "llm-judge", strategy.judge
+        rubric = _first_file(root / layout.tests, strategy_rubrics(strategy.judge))
     return StepVerifier(
         type=kind,
         timeout_sec=own.timeout_sec,
@@ -106,7 +110,7 @@ def _verifier(
         pytest_plugins=own.pytest_plugins if "pytest_plugins" in own_fields else task.pytest_plugins,
         reward_range=own.reward_range or task.reward_range,
         judge=judge,
-        rubric=_rubric(root, own if own.judge else task, layout) if kind == "llm-judge" else None,
+        rubric=rubric,
         hardening=own.hardening if "hardening" in own_fields else task.hardening,
         strategy=strategy,
         expected_skills=memory.expected_skills if (memory := own.memory or task.memory) else (),
@@ -143,7 +147,11 @@ def _solution(root: Path, folder: Path | None, layout: Layout, solve: str) -> Pa
 
 
 def _rubric(root: Path, verifier: VerifierConfig, layout: Layout) -> Path | None:
-    return next((root / path for path in rubric_paths(verifier, layout) if (root / path).is_file()), None)
+    return _first_file(root, rubric_paths(verifier, layout))
+
+
+def _first_file(directory: Path, names: tuple[str, ...]) -> Path | None:
+    return next((directory / name for name in names if (directory / name).is_file()), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,15 @@ from .reward_details import reward_events as reward_events
 from .integrity import Finding as Finding
 from .integrity import FindingKind as FindingKind
 from .integrity import listed_findings as listed_findings
+from .judge import Judge as Judge
+from .judge import Judgement as Judgement
+from .judge_prompt import Background as Background
+from .judge_verifier import DEFAULT_MODEL as DEFAULT_MODEL
+from .judge_verifier import Evidence as Evidence
+from .judge_verifier import JudgeSetup as JudgeSetup
+from .judge_verifier import JudgeVerifier as JudgeVerifier
+from .judge_verifier import judge_endpoint as judge_endpoint
+from .judge_verifier import judge_setup as judge_setup
 from .rewards import Checks as Checks
 from .rewards import primary_reward as primary_reward
 from .rewards import read_checks as read_checks
@@ -22,6 +31,7 @@ from .rubric_file import rubric_of as rubric_of
 from .rubric_file import rubric_schema as rubric_schema
 from .rubric_models import Criterion as Criterion
 from .rubric_models import JudgeRubric as JudgeRubric
+from .submission import Work as Work
 from .verifier import OUTPUT as OUTPUT
 from .verifier import EnvironmentSpoiled as EnvironmentSpoiled
 from .verifier import Verification as Verification

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from pytest_benchflow.verify.rubric import Space
 
-Raw = float | str | bool | None
+Raw = int | float | str | bool | None
 """A score as the judge gave it: a number, a word, true or false."""
 
 

@@ -334,7 +334,11 @@ Intent.
     ],
 )
 def test_the_chosen_strategy(make_native, choice, name, kind, command):
-    files = {"verifier/test.sh": None, "verifier/verifier.md": VERIFIER.format(choice=choice)}
+    files = {
+        "verifier/test.sh": None,
+        "verifier/verifier.md": VERIFIER.format(choice=choice),
+        "verifier/rubrics/a.toml": "",
+    }
     strategy = load_task(make_native("name: x\n", files=files)).steps[0].verifier.strategy
     assert strategy is not None
     assert (strategy.name, strategy.type, strategy.command) == (name, kind, command)
