@@ -113,7 +113,7 @@ class JobEvent:
             seconds=result.timing.get("total"),
             tokens=result.total_tokens,
             tool_calls=result.n_tool_calls,
-            cost_usd=result.cost_usd,
+            cost_usd=result.attempt_usd,
             cost_is_partial=result.cost_is_partial or None,
             category=None if result.error is None else result.error.category.value,
             message=None if why is None else one_line(why)[:_LONGEST_MESSAGE],

@@ -199,7 +199,12 @@ class RolloutResult(_Record):
     @property
     def spent_usd(self) -> float | None:
         """What this attempt and all before it cost, None if no agent told."""
-        return _added([self.cost_usd, *(attempt.cost_usd for attempt in self.attempts)])
+        return _added([self.attempt_usd, *(attempt.cost_usd for attempt in self.attempts)])
+
+    @property
+    def attempt_usd(self) -> float | None:
+        """What agent and judge cost in this attempt, None if that is not known of either."""
+        return _added([self.cost_usd, None if self.judge is None else self.judge.cost_usd])
 
     @property
     def spent_usd_is_partial(self) -> bool:
@@ -208,9 +213,9 @@ class RolloutResult(_Record):
 
     @property
     def lacks_cost(self) -> bool:
-        """Whether prompts of this attempt may have cost something of which no agent told."""
+        """Whether prompts or judges of this attempt may have cost something that nobody told."""
         is_unknown = self.cost_usd is None and self.n_prompts > 0 and self.agent not in FREE_AGENTS
-        return self.cost_is_partial or is_unknown
+        return self.cost_is_partial or is_unknown or (self.judge is not None and self.judge.lacks_cost)
 
     def as_attempt(self, status: Literal["error", "cancelled"] = "error") -> Attempt:
         """Return what is kept of this result where another attempt follows."""
@@ -220,7 +225,7 @@ class RolloutResult(_Record):
             error=self.error,
             n_tool_calls=self.n_tool_calls,
             tokens=self.tokens,
-            cost_usd=self.cost_usd,
+            cost_usd=self.attempt_usd,
             cost_is_partial=self.lacks_cost,
             seconds=self.timing.get("total"),
         )

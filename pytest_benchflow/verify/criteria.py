@@ -62,6 +62,11 @@ class JudgeRecord:
     warnings: tuple[str, ...] = ()
     """What a reader of the score has to know: what was left out, where verdicts disagree."""
 
+    @property
+    def lacks_cost(self) -> bool:
+        """Whether some calls may have cost something that is not known."""
+        return self.cost_is_partial or (self.calls > 0 and self.cost_usd is None)
+
 
 def combined(records: Sequence[JudgeRecord]) -> JudgeRecord | None:
     """Return what several judgings used together, described as the last one was; None if there was none."""
