@@ -122,6 +122,11 @@ def closest(word: str, known: Iterable[str]) -> str | None:
     return by_lower[near[0]] if near else None
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number of things in words."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return "did you mean X?" for a near miss, else the list of what is known."""
     names = sorted(known)

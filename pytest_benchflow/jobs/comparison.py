@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from pytest_benchflow.core.text import counted
 from pytest_benchflow.jobs.metrics import Outcome
 from pytest_benchflow.jobs.statistics import (
     chance_variance,
@@ -148,7 +149,7 @@ def compare(before: Sequence[Outcome], after: Sequence[Outcome]) -> Comparison:
             if task in mine and task in theirs and mine[task].digest != theirs[task].digest:
                 changed.add(task)
     if changed:
-        notes.append(f"{_tasks(len(changed))} changed since the earlier run: {', '.join(sorted(changed))}")
+        notes.append(f"{counted(len(changed), 'task')} changed since the earlier run: {', '.join(sorted(changed))}")
     return Comparison(
         pass_rate=_difference("pass_rate", pairs),
         mean_reward=_difference("mean_reward", pairs),
@@ -190,7 +191,7 @@ def _sentence(one: Difference) -> str:
     interval = "" if one.interval is None else f" (95 % interval {one.interval[0]:+.2f} to {one.interval[1]:+.2f})"
     text = (
         f"{one.verdict}: {word} {one.before:.2f} → {one.after:.2f}, {one.difference:+.2f}{interval}, "
-        f"p = {one.p_value:.2g}, {one.test}, {_tasks(one.tasks)}"
+        f"p = {one.p_value:.2g}, {one.test}, {counted(one.tasks, 'task')}"
     )
     if one.verdict == "no evidence" and one.detectable is not None and one.detectable < 1:
         text += f"; this many show a difference of {one.detectable:.2f} four times in five"
@@ -207,10 +208,6 @@ _SHOWN = 5
 def _listed(names: Sequence[str]) -> str:
     more = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
-
-
-def _tasks(n: int) -> str:
-    return "1 task" if n == 1 else f"{n} tasks"
 
 
 def _naming(before: Sequence[Outcome], after: Sequence[Outcome]) -> Callable[[Outcome], str]:

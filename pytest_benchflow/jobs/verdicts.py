@@ -15,7 +15,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from pytest_benchflow.agents import FREE_AGENTS
-from pytest_benchflow.core.text import did_you_mean
+from pytest_benchflow.core.text import counted, did_you_mean
 from pytest_benchflow.jobs.comparison import Comparison, Difference, compare
 from pytest_benchflow.jobs.gates import OVER_TRIALS, Gate, Labels
 from pytest_benchflow.jobs.metrics import Outcome, Tally, TrialKey
@@ -162,7 +162,7 @@ def _implied(gates: Sequence[Gate], known: Sequence[Outcome]) -> GateVerdict | N
         value=float(len(unspoken)),
         rollouts=len(known),
         origin="implied",
-        message=f"{_rollouts(len(unspoken))} broke in the harness; to allow some, add a gate such as errors <= 1",
+        message=f"{counted(len(unspoken), 'rollout')} broke in the harness; a gate such as errors <= 1 allows some",
     )
 
 
@@ -310,7 +310,7 @@ def _why_unknown(metric: str, tally: Tally) -> str:
         return f"needs {over_trials[2]} scored trials of every task, and one has {fewest}; see --bf-trials"
     if metric in ("cost_usd", "tokens"):
         return "no agent told it" if metric == "tokens" else "no agent told it, and no price is known for the tokens"
-    return f"none of {_rollouts(len(tally.results))} was scored"
+    return f"none of {counted(len(tally.results), 'rollout')} was scored"
 
 
 def _matching(gate: Gate, outcomes: Sequence[Outcome]) -> str:
@@ -331,10 +331,6 @@ def _shown(metric: str, value: float, interval: tuple[float, float] | None, tall
     if interval is not None:
         details.append(f"95 % interval {interval[0]:.2f} to {interval[1]:.2f}")
     return number + (f" ({', '.join(details)})" if details else "")
-
-
-def _rollouts(n: int) -> str:
-    return "1 rollout" if n == 1 else f"{n} rollouts"
 
 
 def gate_lines(verdicts: Sequence[GateVerdict]) -> list[str]:

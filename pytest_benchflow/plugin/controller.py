@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_benchflow.plugin.equal_errors import EqualErrors
-from pytest_benchflow.plugin.gating import Judgement, judge_run, update_baseline
+from pytest_benchflow.plugin.gating import judge_run, update_baseline
 from pytest_benchflow.plugin.options import is_asked_for
 from pytest_benchflow.plugin.stash import attribute_errors_to, existing_run, get_session
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pytest_benchflow.plugin.lost_workers import LostWorkers
     from pytest_benchflow.plugin.reports import Results
     from pytest_benchflow.plugin.session import BenchSession
-    from pytest_benchflow.reporting import Report
+    from pytest_benchflow.reporting import Judgement, Report
 
 
 def header(run: BenchSession, n_items: int) -> list[str]:
@@ -217,7 +217,7 @@ class Controller:
         results = self._gathered()
         job = results.job_directory()
         judgement = self._judge(session, run, results)
-        session.exitstatus = judgement.exit_status(int(session.exitstatus))
+        session.exitstatus = judgement.exit_status
         report = results.report(
             self._expected, exit_status=int(session.exitstatus), job_dir=job, finished_at=_iso(time.time())
         ).model_copy(
@@ -235,8 +235,8 @@ class Controller:
             self._notes.append(f"results: {run.shown(job)}")
         self._write_files(run, report)
         if run.settings.update_baseline and run.settings.baseline is not None:
-            self._notes.append(update_baseline(run, report, run.settings.baseline))
-        self._notes += judgement.lines
+            self._notes.append(update_baseline(run, judgement, report, run.settings.baseline))
+        self._notes += judgement.lines()
         self._tell_github(report, advisory=run.settings.report_only)
         self._publish(report)
 

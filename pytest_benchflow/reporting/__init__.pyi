@@ -10,6 +10,10 @@ from .html.page import write_html as write_html
 from .reasons import error_reason as error_reason
 from .reasons import failure_reasons as failure_reasons
 from .reasons import reason as reason
+from .judgement import Judgement as Judgement
+from .judgement import judge as judge
+from .merge import Merged as Merged
+from .merge import merge_reports as merge_reports
 from .report import Entry as Entry
 from .report import Group as Group
 from .report import Report as Report
