@@ -14,6 +14,7 @@ from pytest_benchflow.cli.agents import add_bundle_verbs
 from pytest_benchflow.cli.completion import add_completion
 from pytest_benchflow.cli.evaluations import add_evaluations
 from pytest_benchflow.cli.exports import add_exports
+from pytest_benchflow.cli.merge import add_merge
 from pytest_benchflow.core.errors import BenchflowError
 
 _KEPT_DAYS = 30.0
@@ -53,19 +54,6 @@ def _run(options: argparse.Namespace, command: Sequence[str]) -> int:
 
         labels = {"benchmark": options.benchmark, "agent": options.agent, "model": options.model}
         return show_metrics(options.directory, **labels, as_json=options.json)
-    if options.command == "merge":
-        from pytest_benchflow.cli.merge import MergeOptions, merge
-
-        return merge(
-            MergeOptions(
-                options.files,
-                gates=options.gate,
-                baseline=options.baseline,
-                max_regression=options.max_regression,
-                report_only=options.report_only,
-                output=options.output,
-            )
-        )
     if options.command == "report":
         from pytest_benchflow.cli.reports import write_page
 
@@ -125,7 +113,7 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("-o", "--output", type=Path, metavar="FILE", help="the page (default: the job's name, here)")
     add_exports(commands)
     add_completion(commands, parser)
-    _add_merge(commands)
+    add_merge(commands)
     schema = commands.add_parser("schema", help="print the JSON Schema of the --bf-json report, or of rollout files")
     schema.add_argument("of", nargs="?", choices=("report", "rollout"), default="report")
     cleanup = commands.add_parser("cleanup", help="list what dead runs have left; removes nothing without --yes")
@@ -143,22 +131,6 @@ def _parser() -> argparse.ArgumentParser:
         help="with --images, only those older, or longer unused, than this (default: %(default)g)",
     )
     return parser
-
-
-def _add_merge(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    merge = commands.add_parser(
-        "merge",
-        help="join the --bf-json reports of shards, and apply gates to the whole",
-        description="Join the --bf-json reports of the shards of one run, and apply gates to the whole. The exit status"
-        " is pytest's: 0 if the gates pass, or without gates if every shard did; 1 if not; 3 if a shard or a rollout is"
-        " missing; 2 if the reports do not belong together.",
-    )
-    merge.add_argument("files", nargs="+", type=Path, metavar="FILE", help="a report that --bf-json wrote")
-    merge.add_argument("--gate", action="append", default=[], metavar="EXPR", help="as --bf-gate; repeatable")
-    merge.add_argument("--baseline", type=Path, metavar="FILE", help="as --bf-baseline")
-    merge.add_argument("--max-regression", type=float, metavar="X", help="as --bf-max-regression")
-    merge.add_argument("--report-only", action="store_true", help="as --bf-report-only")
-    merge.add_argument("-o", "--output", type=Path, metavar="FILE", help="where to write the report of the whole")
 
 
 def _add_tasks(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -2,42 +2,39 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_benchflow.core.errors import BenchflowError, UsageError
+from pytest_benchflow.core.errors import UsageError
 
 _SHOWN = 5
 
 
-@dataclass(frozen=True, slots=True)
-class MergeOptions:
-    """What the command line says."""
+def add_merge(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command to the parser."""
+    parser = commands.add_parser(
+        "merge",
+        help="join the --bf-json reports of shards, and apply gates to the whole",
+        description="Join the --bf-json reports of the shards of one run, and apply gates to the whole. The exit status"
+        " is pytest's: 0 if the gates pass, or without gates if every shard did; 1 if not; 3 if a shard or a rollout is"
+        " missing; 2 if the reports do not belong together.",
+    )
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="a report that --bf-json wrote")
+    parser.add_argument("--gate", action="append", default=[], metavar="EXPR", help="as --bf-gate; repeatable")
+    parser.add_argument("--baseline", type=Path, metavar="FILE", help="as --bf-baseline")
+    parser.add_argument("--max-regression", type=float, metavar="X", help="as --bf-max-regression")
+    parser.add_argument("--report-only", action="store_true", help="as --bf-report-only")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="where to write the report of the whole")
+    parser.set_defaults(action=merge)
 
-    files: Sequence[Path]
-    gates: Sequence[str] = ()
-    baseline: Path | None = None
-    max_regression: float | None = None
-    report_only: bool = False
-    output: Path | None = None
 
-
-def merge(options: MergeOptions) -> int:
+def merge(options: argparse.Namespace) -> int:
     """Merge reports, print what they add up to, and return the exit status of the whole."""
-    try:
-        return _merge(options)
-    except BenchflowError as error:
-        print(error, file=sys.stderr)
-        return 2
-
-
-def _merge(options: MergeOptions) -> int:
     from pytest_benchflow.jobs import read_gates
     from pytest_benchflow.reporting import judge, merge_reports, read_report, summary_lines, write_report
 
-    gates = read_gates(options.gates, max_regression=options.max_regression, source="--gate")
+    gates = read_gates(options.gate, max_regression=options.max_regression, source="--gate")
     if options.baseline is None and any(gate.needs_baseline for gate in gates):
         raise UsageError("a gate on the regression has nothing to compare with", advice="give --baseline FILE")
     for path in options.files:
