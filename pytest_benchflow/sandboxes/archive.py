@@ -25,6 +25,8 @@ _HEADER_TYPES = {
     tarfile.GNUTYPE_LONGNAME,
     tarfile.GNUTYPE_LONGLINK,
 }
+#: A file has a long name, a long link and an extended header at most; each more makes `tarfile` recurse.
+_MAX_HEADERS_IN_A_ROW = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,8 @@ def unpack_dir(stream: BinaryIO, target: Path, limits: ArchiveLimits = DEFAULT_L
         for member in tar:
             budget.take(member)
             name = _inside(member.name)
+            if not name.parts:  # the directory itself
+                continue
             with _unless_too_long():
                 if member.isdir():
                     _make_directory(target, name)
@@ -186,21 +190,42 @@ class _Budget:
 
 
 class _BoundedInfo(tarfile.TarInfo):
+    """A header that is checked before `tarfile` reads what it announces; one subclass serves one archive."""
+
+    headers_in_a_row = 0
+
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _BoundedInfo:
         info = super().frombuf(buf, encoding, errors)
+        if info.type == tarfile.GNUTYPE_SPARSE:
+            raise _sparse_error()
+        cls.headers_in_a_row = cls.headers_in_a_row + 1 if info.type in _HEADER_TYPES else 0
         if info.type in _HEADER_TYPES and info.size > _MAX_HEADER_BYTES:
-            raise SandboxError(f"the sandbox sent an archive with a header of {info.size} bytes")
+            raise SandboxError(f"the sandbox sent an archive with a header of {info.size} bytes", retryable=False)
+        if cls.headers_in_a_row > _MAX_HEADERS_IN_A_ROW:
+            raise SandboxError("the sandbox sent an archive of nothing but headers", retryable=False)
         return info
+
+    # How `tarfile` reads the maps of sparse files, which may be endless and which no sandbox has a reason to send.
+
+    def _proc_gnusparse_00(self, *_: object) -> None:
+        raise _sparse_error()
+
+    _proc_gnusparse_01 = _proc_gnusparse_10 = _proc_gnusparse_00
+
+
+def _sparse_error() -> SandboxError:
+    return SandboxError("the sandbox sent an archive with a sparse file", retryable=False)
 
 
 @contextmanager
 def _open(stream: BinaryIO) -> Iterator[tarfile.TarFile]:
     """Open an untrusted stream; whatever is wrong with it is the sandbox's failure."""
     try:
-        with tarfile.open(fileobj=stream, mode="r|", tarinfo=_BoundedInfo, bufsize=_CHUNK) as tar:
+        info = type("_Info", (_BoundedInfo,), {})
+        with tarfile.open(fileobj=stream, mode="r|", tarinfo=info, bufsize=_CHUNK) as tar:
             yield tar
-    except (tarfile.TarError, ValueError, OverflowError) as error:
+    except (tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
         raise SandboxError(f"the sandbox sent a broken archive: {error}") from None
 
 

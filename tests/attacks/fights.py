@@ -1,0 +1,83 @@
+"""Which attacks are fought where: a choice of them in every run of the tests, all of them with BF_ATTACKS=all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from itertools import chain
+
+import catalogue_harness  # noqa: F401 - fills the list
+import catalogue_python  # noqa: F401
+import catalogue_shell  # noqa: F401
+from arena import Fight
+from attack import AGENT, ATTACKS, Attack
+from honest import HONEST, Honest
+
+IS_FULL = os.environ.get("BF_ATTACKS") == "all"
+
+#: One of each kind; the others are variations, which cost minutes.
+CHOSEN = frozenset(
+    """
+    conftest-beside-tests conftest-is-a-link conftest-read-only ini-loads-a-plugin toml-loads-a-plugin
+    plugin-metadata-in-workspace shadow-json-inline shadow-_pytest-__init__-pytest-m shadow-compiled-module
+    user-site-of-the-verifier pythonpath-of-the-image editable-install sitecustomize-of-the-system
+    standard-library-changed cache-that-fits cache-is-a-link venv-python-replaced
+    variable-path variable-bash-env variable-home variable-ld-preload variable-pytest-addopts
+    preload-file interpreter-replaced shell-replaced test-runner-replaced profile-of-root
+    git-fsmonitor git-filter git-hook makefile-before-makefile node-modules-changed
+    read-tests search-the-host variables-of-the-verifier
+    reward-written-ahead reward-directory-is-a-link logs-is-a-link
+    answer-is-a-link answer-link-out-and-out
+    leader-is-a-zombie forks-ahead forged-mark holds-the-directory-open started-again-by-a-service
+    asks-for-a-file asks-for-a-terminal says-that-it-passed forged-usage
+    conftest-for-the-next-step tests-of-the-step-before round-plants-a-conftest separate-conftest separate-link
+    """.split()  # noqa: SIM905
+)
+CHOSEN_CONTROLS = {
+    "conftest-beside-tests", "shadow-json-inline", "variable-bash-env", "git-fsmonitor", "answer-is-a-link"
+}  # fmt: skip
+CHOSEN_HONEST = frozenset(
+    """
+    honest-file honest-root honest-project-has-a-conftest honest-plugin-of-the-image honest-editable-install
+    honest-toolchain-in-opt honest-venv-on-the-path honest-venv-of-the-agent honest-git-hook honest-installs-a-package
+    honest-links-inside honest-steps honest-separate-verifier honest-writes-configuration-as-data
+    """.split()  # noqa: SIM905
+)
+
+
+def fights(sandbox: str) -> Iterator[Fight]:
+    """Yield the attacks of a sandbox: as each of their users, or as one."""
+    for attack in _here(sandbox):
+        users = attack.users if IS_FULL else attack.users[:1]
+        yield from (Fight(attack, user, sandbox) for user in users if IS_FULL or attack.name in CHOSEN)
+
+
+def controls(sandbox: str) -> Iterator[Fight]:
+    """Yield the same attacks with all hardening off, as far as that alone is what stops them."""
+    for attack in _here(sandbox):
+        if attack.control is None and (IS_FULL or attack.name in CHOSEN_CONTROLS):
+            user = AGENT if AGENT in attack.users else attack.users[0]
+            yield Fight(attack, user, sandbox, defended=False)
+
+
+def honest(sandbox: str) -> Iterator[Honest]:
+    """Yield the honest tasks of a sandbox."""
+    for each in HONEST:
+        if sandbox in each.sandboxes and not missing(each, sandbox) and (IS_FULL or each.name in CHOSEN_HONEST):
+            yield each
+
+
+def _here(sandbox: str) -> Iterator[Attack]:
+    return (attack for attack in ATTACKS if sandbox in attack.sandboxes and not missing(attack, sandbox))
+
+
+def missing(each: Attack | Honest, sandbox: str) -> list[str]:
+    """Return what a sandbox cannot have: an image has its own programs, the local sandbox those of this host."""
+    on_host = [name for name in each.needs if sandbox == "local" or name == "cc"]
+    return [name for name in on_host if shutil.which(name) is None]
+
+
+assert {*CHOSEN, *CHOSEN_CONTROLS} <= {each.name for each in ATTACKS}
+assert {each.name for each in HONEST} >= CHOSEN_HONEST
+assert len(names := [each.name for each in chain(ATTACKS, HONEST)]) == len({*names}), "two of one name"
