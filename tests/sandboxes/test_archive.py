@@ -219,3 +219,50 @@ def test_packing_a_linked_file_packs_its_content(tmp_path: Path) -> None:
     stream.seek(0)
     unpack_file(stream, tmp_path / "out")
     assert (tmp_path / "out").read_text() == "content"
+
+
+def record(**fields: str) -> bytes:
+    """Write an extended header, padded to a block."""
+    text = b""
+    for key, value in fields.items():
+        body = f" {key.replace('__', '.')}={value}\n".encode()
+        size = len(body) + len(str(len(body) + 2))
+        text += b"%d%s" % (size, body)
+    return text + b"\0" * (-len(text) % 512)
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK])
+def test_an_archive_of_nothing_but_headers_is_an_error(kind: bytes, tmp_path: Path) -> None:
+    header = tarfile.TarInfo("x")
+    header.type, header.size = kind, 12
+    with pytest.raises(SandboxError, match="nothing but headers"):
+        unpack_dir(io.BytesIO((header.tobuf() + record(a="bbbbbbb")) * 5000), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"GNU__sparse__major": "1", "GNU__sparse__minor": "0", "GNU__sparse__name": "s"},
+        {"GNU__sparse__map": "0,1", "GNU__sparse__size": "9999999999999"},
+        {"GNU__sparse__size": "10", "GNU__sparse__numblocks": "1"},
+    ],
+)
+def test_a_map_of_a_sparse_file_is_never_read(fields: dict[str, str], tmp_path: Path) -> None:
+    head, text = tarfile.TarInfo("x"), record(**fields)
+    head.type, head.size = tarfile.XHDTYPE, len(text.rstrip(b"\0"))
+    whole = head.tobuf() + text + member("s", data=b"9" * 512)[0].tobuf() + b"99999999\n" * 5000
+    with pytest.raises(SandboxError, match="sparse file"):
+        unpack_dir(io.BytesIO(whole), tmp_path)
+    old = tarfile.TarInfo("s")
+    old.type = tarfile.GNUTYPE_SPARSE
+    with pytest.raises(SandboxError, match="sparse file"):
+        unpack_dir(io.BytesIO(old.tobuf() + b"\0" * 1024), tmp_path)
+
+
+@pytest.mark.parametrize("kind", [tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE])
+@pytest.mark.parametrize("name", ["", ".", "./"])
+def test_nothing_takes_the_place_of_the_directory_itself(kind: bytes, name: str, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "kept").touch()
+    unpack_dir(archive(member(name, kind, link="kept"), member("new", data=b"x")), tmp_path / "out")
+    assert names(tmp_path / "out") == ["kept", "new"]
