@@ -15,6 +15,7 @@ from pytest_benchflow.cli.completion import add_completion
 from pytest_benchflow.cli.evaluations import add_evaluations
 from pytest_benchflow.cli.exports import add_exports
 from pytest_benchflow.cli.merge import add_merge
+from pytest_benchflow.cli.reports import add_reports
 from pytest_benchflow.core.errors import BenchflowError
 
 _KEPT_DAYS = 30.0
@@ -54,10 +55,6 @@ def _run(options: argparse.Namespace, command: Sequence[str]) -> int:
 
         labels = {"benchmark": options.benchmark, "agent": options.agent, "model": options.model}
         return show_metrics(options.directory, **labels, as_json=options.json)
-    if options.command == "report":
-        from pytest_benchflow.cli.reports import write_page
-
-        return write_page(options.job, options.output)
     if options.command == "agents":
         return _agents(options)
     return _tasks(options)
@@ -108,9 +105,7 @@ def _parser() -> argparse.ArgumentParser:
     metrics.add_argument("-a", "--agent", default="", metavar="NAME", help="only this agent, where there are several")
     metrics.add_argument("-m", "--model", default="", metavar="ID", help="only this model, where there are several")
     metrics.add_argument("--json", action="store_true", help="everything, as JSON")
-    report = commands.add_parser("report", help="write a page to look at, all in one file")
-    report.add_argument("job", type=Path, metavar="JOB", help="a job, a folder of jobs, or a file that --bf-json wrote")
-    report.add_argument("-o", "--output", type=Path, metavar="FILE", help="the page (default: the job's name, here)")
+    add_reports(commands)
     add_exports(commands)
     add_completion(commands, parser)
     add_merge(commands)

@@ -14,6 +14,7 @@ from .gates import Gate as Gate
 from .gates import Labels as Labels
 from .gates import parse_gate as parse_gate
 from .gates import read_gates as read_gates
+from .job import MARKER as MARKER
 from .job import Job as Job
 from .job import ResumeMismatch as ResumeMismatch
 from .job import StartRule as StartRule
@@ -23,6 +24,7 @@ from .job import newest_job as newest_job
 from .job import open_job as open_job
 from .job import owner_of as owner_of
 from .job import retry_policy as retry_policy
+from .ledger import LEDGER as LEDGER
 from .ledger import JobEvent as JobEvent
 from .ledger import Ledger as Ledger
 from .ledger import LedgerReader as LedgerReader
@@ -36,10 +38,14 @@ from .metrics import Outcome as Outcome
 from .metrics import Tally as Tally
 from .metrics import TaskMetrics as TaskMetrics
 from .metrics import collect_metrics as collect_metrics
+from .results import CONFIG as CONFIG
+from .results import RESULT as RESULT
 from .results import latest_attempts as latest_attempts
 from .results import not_started as not_started
 from .results import outcome_class as outcome_class
 from .results import read_results as read_results
+from .results import results_in as results_in
+from .results import rollout_directories as rollout_directories
 from .retry import RetryConfig as RetryConfig
 from .statistics import mean as mean
 from .statistics import mean_interval as mean_interval

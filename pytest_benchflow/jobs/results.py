@@ -80,12 +80,16 @@ def read_results(directory: Path) -> Stored:
 
 
 def results_in(paths: Iterable[Path]) -> Stored:
-    """Read results; files that cannot be read, or are not there, are named beside them."""
+    """Read results; files that cannot be read, or are not there, are named beside them.
+
+    A result is of the directory that it is in, also where the job has been moved or copied since.
+    """
     results: list[RolloutResult] = []
     unreadable: list[Path] = []
     for path in paths:
         try:
-            results.append(RolloutResult.model_validate(json.loads(path.read_bytes())))
+            result = RolloutResult.model_validate(json.loads(path.read_bytes()))
+            results.append(result.model_copy(update={"rollout_dir": path.parent}))
         except (OSError, ValueError, ValidationError, RecursionError):
             unreadable.append(path)
     return Stored(tuple(results), tuple(unreadable))

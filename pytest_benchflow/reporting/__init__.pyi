@@ -23,3 +23,4 @@ from .report import write_report as write_report
 from .stored import read_report as read_report
 from .summary import summary_lines as summary_lines
 from .training import write_training as write_training
+from .viewer.server import serve as serve

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from pydantic import ValidationError
 from pytest_benchflow.core.errors import UsageError
 from pytest_benchflow.jobs import latest_attempts, read_results
 from pytest_benchflow.reporting.report import Report, entries_of, group
+from pytest_benchflow.rollout import RolloutResult
 
 
 def read_report(path: Path) -> Report:
@@ -25,11 +27,16 @@ def _of_directory(directory: Path) -> Report:
         raise UsageError(
             f"there is no result in {directory}", advice="name a job, a folder of jobs or a --bf-json file"
         )
+    return report_of(results, directory)
+
+
+def report_of(results: Sequence[RolloutResult], directory: Path) -> Report:
+    """Return a report of results that are in a directory; there may be none yet."""
     entries = entries_of(results)
     return Report(
         tool_version=version("pytest-benchflow"),
-        started_at=min(result.started_at for result in results),
-        finished_at=max(result.finished_at for result in results),
+        started_at=min((result.started_at for result in results), default=""),
+        finished_at=max((result.finished_at for result in results), default=""),
         exit_status=None,
         job_dir=str(directory.absolute()),
         summary=group(entries),

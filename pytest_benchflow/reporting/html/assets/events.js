@@ -244,13 +244,21 @@ function eventView(event, { began, row, prefix = "", isShared = false }) {
   return fill(details, { open: view.isOpen }, [h("summary", {}, head, time), body]);
 }
 
+// What is shown of a trajectory; `update` takes a later state of one that still grows.
 function trajectoryView(detail, row, prefix) {
   const events = mergedEvents(detail.events);
-  if (!events.length)
-    return { node: h("p", { class: "empty" }, "There is no trajectory."), list: null, events, all() {} };
   const list = h("div", { class: "events" });
   const began = detail.events.find((event) => event.ts)?.ts;
   const isShared = new Set(events.map((event) => `${event.scene}/${event.role}`)).size > 1;
-  const drawing = lazily(list, events, (event) => eventView(event, { began, row, prefix, isShared }));
-  return { node: h("div", {}, list, drawing.end), list, events, all: drawing.all };
+  const view = (event) => eventView(event, { began, row, prefix, isShared });
+  const drawing = lazily(list, events, view);
+  const update = (later) => {
+    drawing.all();
+    const grown = mergedEvents(later.events);
+    if (later.events.length > detail.events.length) list.lastChild?.remove(); // it may have been half a message
+    list.append(...grown.slice(list.childElementCount).map(view));
+    detail = later;
+  };
+  const empty = events.length ? null : h("p", { class: "empty" }, "There is no trajectory.");
+  return { node: h("div", {}, empty, list, drawing.end), list, events, all: drawing.all, update };
 }

@@ -6,13 +6,11 @@ function factList(row, result) {
   const facts = [
     [
       "Reward",
-      h(
-        "b",
-        {},
-        reward(result.reward),
-        h("span", { class: "sub" }, ` of ${reward(result.threshold)} needed`),
-      ),
+      isKnown(result.reward)
+        ? [h("b", {}, reward(result.reward)), ` of ${reward(result.threshold)} needed`]
+        : null,
     ],
+    ["Phase", result.phase && phaseName(result.phase)],
     ...others.map(([name, value]) => [oneLine(name, 40), reward(value)]),
     ["Agent time", duration(row.seconds)],
     ["Tool calls", count(result.n_tool_calls)],
@@ -269,7 +267,7 @@ function eventButtons(story) {
   const closeAll = () =>
     story.list.querySelectorAll("details[open]").forEach((details) => (details.open = false));
   const button = (text, onclick) => h("button", { type: "button", onclick }, text);
-  return story.list
+  return story.events.length
     ? h("div", { class: "buttons" }, button("Open all", openAll), button("Close all", closeAll))
     : null;
 }
@@ -358,6 +356,7 @@ async function rolloutPage(id, event) {
       ),
     ),
   );
+  if (row.status === "running") followRollout(row, story);
   if (event !== null) {
     story.all();
     goTo(byId(`event-${event}`));
@@ -368,6 +367,18 @@ const rewardWords = (rewards) =>
   Object.entries(rewards ?? {})
     .map(([name, value]) => `${plain(name)} ${reward(value)}`)
     .join(", ") || "–";
+// Of a rollout that runs, show more of its trajectory as it comes.
+const FOLLOW_MS = 2000;
+function followRollout(row, story) {
+  const timer = setInterval(async () => {
+    if (!story.list.isConnected) clearInterval(timer);
+    else if (rowsById.get(row.id)?.status !== "running") {
+      clearInterval(timer);
+      await rolloutPage(row.id, null);
+    } else story.update(await source.rollout(row));
+  }, FOLLOW_MS);
+}
+
 function stepTable(steps) {
   if (!steps.length) return null;
   const rows = steps.map((step) =>
