@@ -40,6 +40,9 @@ for directory in var/lib/dpkg/info tmp proc sys dev run root var/tmp var/lib/apt
 done
 chmod 1777 "$new/tmp" "$new/var/tmp"
 chmod 700 "$new/root"
+# What the packages' scripts make of their own files on a fresh system; that of other packages fails without it.
+mkdir -p "$new/etc"
+cp /usr/share/debianutils/shells "$new/etc/shells"
 xargs -a "$tmp/installed" dpkg-query -s 2>/dev/null | sed '/^---$/d' >"$new/var/lib/dpkg/status"
 : >"$new/var/lib/dpkg/available"
 while read -r package; do
