@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from .tasks import load_task as load_task
     from .verify import CodeExecRewardFunc as CodeExecRewardFunc
     from .verify import CriterionScore as CriterionScore
+    from .verify import LLMJudgeRewardFunc as LLMJudgeRewardFunc
     from .verify import RewardEvent as RewardEvent
     from .verify import RewardFunc as RewardFunc
     from .verify import Rubric as Rubric

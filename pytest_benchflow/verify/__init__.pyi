@@ -1,6 +1,7 @@
 from .criteria import CriterionScore as CriterionScore
 from .criteria import JudgeRecord as JudgeRecord
 from .criteria import combined as combined
+from .llm_reward import LLMJudgeRewardFunc as LLMJudgeRewardFunc
 from .reward_details import event_line as event_line
 from .reward_details import reward_events as reward_events
 from .integrity import Finding as Finding

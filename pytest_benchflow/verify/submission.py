@@ -84,6 +84,8 @@ class Work:
     events: Sequence[Event] = ()
     notes: tuple[str, ...] = ()
     """What could not be copied."""
+    left_out: frozenset[str] = frozenset()
+    """Files that are not the agent's."""
 
     def submission(
         self,
@@ -107,17 +109,15 @@ class Work:
             pieces.append(Piece("trajectory", "trajectory", shown or "(no events)"))
             notes += [note] if note else []
         left = max_chars - sum(len(piece.text) for piece in pieces)
-        files, more = _files(self.directory, patterns, max(left, _LEAST_CHARS), max_file_chars)
+        names = [] if self.directory is None else [*_walk(self.directory, patterns, self.left_out)]
+        files, more = _files(self.directory or Path(), names, patterns, max(left, _LEAST_CHARS), max_file_chars)
         return Submission((*files, *pieces), (*notes, *more))
 
 
 def _files(
-    directory: Path | None, patterns: Sequence[str], max_chars: int, max_file_chars: int
+    directory: Path, walked: Sequence[str], patterns: Sequence[str], max_chars: int, max_file_chars: int
 ) -> tuple[list[Piece], list[str]]:
     """Return the files to be shown and what has to be said of the others."""
-    if directory is None:
-        return [], []
-    walked = list(_walk(directory, patterns))
     names = [name for name in walked if not patterns or any(matches(name, pattern) for pattern in patterns)]
     notes = [_no_match(pattern, walked) for pattern in patterns if not any(matches(name, pattern) for name in names)]
     if len(names) > MAX_FILES:
@@ -138,7 +138,7 @@ def _files(
     return pieces, notes
 
 
-def _walk(directory: Path, patterns: Sequence[str]) -> Iterator[str]:
+def _walk(directory: Path, patterns: Sequence[str], left_out: frozenset[str]) -> Iterator[str]:
     """Yield the names of regular files below a directory, in order; hidden ones only where a pattern names them."""
     named = {part for pattern in patterns for part in pattern.split("/")}
     count = 0
@@ -154,7 +154,8 @@ def _walk(directory: Path, patterns: Sequence[str]) -> Iterator[str]:
                 count += 1
                 if count > _MAX_WALKED:
                     return
-                yield os.path.relpath(path, directory)
+                if (relative := os.path.relpath(path, directory)) not in left_out:
+                    yield relative
 
 
 def matches(name: str, pattern: str) -> bool:

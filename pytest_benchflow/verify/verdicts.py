@@ -13,8 +13,8 @@ from pytest_benchflow.core.text import printable
 from pytest_benchflow.verify.criteria import Raw
 from pytest_benchflow.verify.rubric_models import Criterion
 
-_MAX_CHARS = 400_000
-_MAX_OBJECTS = 200
+_MAX_CHARS = 100_000
+_MAX_OBJECTS = 50
 _MAX_REASON = 4_000
 _YES = frozenset({"yes", "true", "pass", "passed", "met", "1"})
 _NO = frozenset({"no", "false", "fail", "failed", "unmet", "not met", "0"})
@@ -61,19 +61,35 @@ def parse_verdicts(text: str, keys: Mapping[str, Criterion]) -> dict[str, Verdic
 
 
 def _objects(text: str) -> Iterator[Mapping[str, object]]:
-    """Yield the outermost JSON objects in a text; a key twice, NaN and infinity are no JSON."""
+    """Yield the outermost JSON objects in a text; a key twice, NaN and infinity are no JSON.
+
+    What stands inside of an object that is broken or cut off is no answer by itself.
+    """
     decoder = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_refuse)
-    start, n = text.find("{"), 0
-    while start >= 0 and n < _MAX_OBJECTS:
+    start, last, n = text.find("{"), text.rfind("}"), 0
+    while 0 <= start < last and n < _MAX_OBJECTS:
         n += 1
         try:
             value, end = decoder.raw_decode(text, start)
         except (ValueError, RecursionError):
-            end = start + 1
+            end = _end(text, start)
         else:
             if isinstance(value, dict):
                 yield value
         start = text.find("{", end)
+
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
+
+
+def _end(text: str, start: int) -> int:
+    """Return where a broken object ends; one that never does, and is no brace of a sentence, takes all that follows."""
+    depth = 0
+    for match in _TOKEN.finditer(text, start):
+        depth += {"{": 1, "}": -1}.get(match[0], 0)
+        if depth == 0:
+            return match.end()
+    return len(text) if re.match(r'\{\s*"', text[start : start + 40]) else start + 1
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
