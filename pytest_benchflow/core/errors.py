@@ -91,6 +91,11 @@ FAILURES: dict[Category, Failure] = {
         "the verifier left no reward, or one that is not a number", "verify", False, _NEVER,
         "let the tests write a number to /logs/verifier/reward.txt",
     ),
+    Category.JUDGE: Failure(
+        "a judge could not be asked, or gave no verdict that can be read", "verify", False,
+        "a provider that is overloaded, limits the rate or does not answer in time: yes",
+        "read verifier/judge-calls.jsonl; check the judge's model, its key and its rubric",
+    ),
     Category.DEADLINE: Failure(
         "the rollout as a whole took too long, although each of its parts has a limit", "any", True, _NEVER,
         "look at timing.json for the phase that took the time",
