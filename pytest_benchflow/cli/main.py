@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pytest_benchflow.cli.agents import add_bundle_verbs
 from pytest_benchflow.cli.completion import add_completion
+from pytest_benchflow.cli.conversions import add_conversions
 from pytest_benchflow.cli.evaluations import add_evaluations
 from pytest_benchflow.cli.exports import add_exports
 from pytest_benchflow.cli.merge import add_merge
@@ -144,6 +145,7 @@ def _add_tasks(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--jobs-dir", type=Path, default=Path("jobs"), metavar="DIR", help="where results go (default: %(default)s)"
     )
     check.add_argument("--concurrency", type=_count, metavar="N", help="rollouts at a time (default: one per CPU)")
+    add_conversions(tasks)
 
 
 def _add_shell(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

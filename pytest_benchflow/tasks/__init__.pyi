@@ -1,3 +1,6 @@
+from .conversion import Conversion as Conversion
+from .conversion import export_task as export_task
+from .conversion import migrate_task as migrate_task
 from .compose_services import service_mentions as service_mentions
 from .document import DocumentConfig as DocumentConfig
 from .document import RoleConfig as RoleConfig

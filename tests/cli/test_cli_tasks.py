@@ -210,3 +210,19 @@ def test_draft_of_a_killed_process_is_removed_by_the_next(tmp_path: Path) -> Non
     assert [name.startswith(".bf-init-") for name in os.listdir("tasks")] == [True]
     assert main(["tasks", "init", "tasks/new", "--from", "project"]) == 0
     assert os.listdir("tasks") == ["new"]
+
+
+def test_tasks_are_brought_from_one_layout_into_the_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_task(tmp_path / "tasks/one")
+    write_task(tmp_path / "tasks/two", instruction="Do it.\n## role:x\nnow\n")
+    assert main(["tasks", "migrate", str(tmp_path / "tasks"), "--remove-legacy", "--json"]) == 1
+    out, err = capsys.readouterr()
+    assert [each["losses"] for each in json.loads(out)] == [[]]
+    assert f"bf: {tmp_path}/tasks/two would lose the instruction" in err
+    assert main(["tasks", "export", str(tmp_path / "tasks/one"), "-o", str(tmp_path / "harbor")]) == 0
+    assert capsys.readouterr().out == f"{tmp_path}/harbor/one\n"
+    assert main(["tasks", "digest", str(tmp_path / "harbor"), "--json"]) == 0
+    (digest,) = json.loads(capsys.readouterr().out).values()
+    assert len(digest) == 64
+    assert main(["tasks", "digest", str(tmp_path / "nothing")]) == 2
+    assert capsys.readouterr().err == f"bf: no task in {tmp_path}/nothing; a task has a task.toml or a task.md\n"
