@@ -49,6 +49,15 @@ def shortened(text: str, limit: int = 2000) -> str:
     return clean if len(clean) <= limit else "…" + clean[-(limit - 1) :]
 
 
+def duration(seconds: float) -> str:
+    """Return a time as people say it: 4.2 s, 3 min 07 s, 2 h 05 min."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
+
+
 def exit_status(code: int) -> str:
     """Return how a program ended: with an exit status, or by the signal that a shell's status stands for."""
     try:

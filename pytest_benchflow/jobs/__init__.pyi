@@ -38,6 +38,9 @@ from .metrics import Outcome as Outcome
 from .metrics import Tally as Tally
 from .metrics import TaskMetrics as TaskMetrics
 from .metrics import collect_metrics as collect_metrics
+from .progress import Progress as Progress
+from .progress import Running as Running
+from .progress import last_tool_call as last_tool_call
 from .results import CONFIG as CONFIG
 from .results import RESULT as RESULT
 from .results import latest_attempts as latest_attempts

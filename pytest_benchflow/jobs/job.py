@@ -239,6 +239,8 @@ class Job:
 
     def close(self) -> None:
         """Let others have the job; idempotent."""
+        if self._lock is not None:
+            self.ledger.finish()
         self.ledger.close()
         if self._lock is not None:
             os.close(self._lock)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -27,8 +28,9 @@ LEDGER = "ledger.jsonl"
 _LONGEST_MESSAGE = 500
 _CHUNK = 1 << 20
 
-Kind = Literal["begin", "start", "phase", "retry", "end"]
-"""`begin` opens a run; each attempt at a rollout has `start`, phases, and then `end`, or `retry` if another follows."""
+Kind = Literal["begin", "start", "phase", "retry", "end", "work", "finish"]
+"""`begin` opens a run and `finish` ends it; each attempt at a rollout has `start`, phases, and then `end`, or `retry`
+if another follows. `work` tells of what rollouts wait for: a build, an installation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +41,9 @@ class JobEvent:
     ts: float
     total: int | None = None
     """How many rollouts the run has, in `begin`."""
+    host: str | None = None
+    pid: int | None = None
+    """The process of the run, in `begin`."""
     key: str = ""
     task: str | None = None
     task_path: str | None = None
@@ -135,7 +140,7 @@ class Ledger:
 
     def begin(self, total: int) -> None:
         """Begin the ledger of a run anew; done once, before any other process of the run opens it."""
-        event = JobEvent(kind="begin", ts=_now(), total=total)
+        event = JobEvent(kind="begin", ts=_now(), total=total, host=socket.gethostname(), pid=os.getpid())
         with suppress(OSError):
             write_atomically(self.path, _line(event))
 
@@ -148,6 +153,11 @@ class Ledger:
                 self._descriptor = os.open(self.path, flags, 0o666)
             written = os.write(self._descriptor, line if self._is_whole else b"\n" + line)
             self._is_whole = written >= len(line)
+
+    def finish(self) -> None:
+        """Say that the run has ended, if it ever began."""
+        if self.path.exists():
+            self.append(JobEvent(kind="finish", ts=_now()))
 
     def news(self) -> list[JobEvent]:
         """Return what was appended since the last call, by whichever process, except phases, which are most of it."""

@@ -52,6 +52,8 @@ def say_header(run: BenchSession, n_items: int) -> None:
     reporter = run.config.pluginmanager.getplugin("terminalreporter")
     if reporter is not None:
         reporter.ensure_newline()
+        if run.config.get_terminal_writer().width_of_current_line:  # where xdist has counted its workers
+            reporter.write_line("")
         for line in header(run, n_items):
             reporter.write_line(line)
 
@@ -116,6 +118,9 @@ class Controller:
             self._check()
             get_session(self._config).job.ledger.begin(len(ours))
             say_header(get_session(self._config), len(ours))
+            from pytest_benchflow.plugin.live import watch_run
+
+            watch_run(get_session(self._config))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -133,6 +138,10 @@ class Controller:
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
         """Refuse to end green with results missing, and write the report."""
+        if self._config.pluginmanager.has_plugin("benchflow-live"):
+            from pytest_benchflow.plugin.live import stop_watching
+
+            stop_watching(self._config)
         self._add_missing(session)
         result = yield
         self._add_unreached(session)

@@ -21,6 +21,7 @@ from pytest_benchflow.core.errors import BenchflowError
 from pytest_benchflow.plugin.collection import gc_paused
 from pytest_benchflow.plugin.controller import say_header
 from pytest_benchflow.plugin.items import RolloutItem, definitions_of, fixture_info
+from pytest_benchflow.plugin.live import stop_watching, watch_run
 from pytest_benchflow.plugin.outcome import judge
 from pytest_benchflow.plugin.session import BenchSession, EngineProxy
 from pytest_benchflow.plugin.stash import RESULT, as_pytest_outcome
@@ -141,10 +142,12 @@ def rollouts_in_flight(session: pytest.Session, run: BenchSession) -> Iterator[N
                     gc.freeze()
                 run.job.ledger.begin(len(items))
                 say_header(run, len(items))
+                watch_run(run)
                 run.ahead = Ahead(run, items)
                 run.ahead.fill()
             yield
     finally:
+        stop_watching(run.config)
         run.close()
         if items:
             _settle_memory()

@@ -6,7 +6,11 @@ from .github import is_github as is_github
 from .junit import junit_xml as junit_xml
 from .markdown import markdown_text as markdown_text
 from .markdown import write_markdown as write_markdown
+from .footer import Footer as Footer
 from .html.page import write_html as write_html
+from .live import log_line as log_line
+from .live import status_block as status_block
+from .live import status_line as status_line
 from .reasons import error_reason as error_reason
 from .reasons import failure_reasons as failure_reasons
 from .reasons import reason as reason

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pytest_benchflow.core.text import duration
 from pytest_benchflow.reporting.report import Group
 
 _HEADINGS = (
@@ -41,7 +42,7 @@ def _row(group: Group) -> tuple[str, ...]:
         str(group.n_tool_calls) if group.n_tool_calls else "–",
         "–" if group.tokens is None else f"{group.tokens:,}",
         "–" if group.cost_usd is None else f"${group.cost_usd:.2f}" + (" (partial)" if group.cost_is_partial else ""),
-        _time(group.seconds),
+        duration(group.seconds),
     )
 
 
@@ -72,11 +73,3 @@ def _errors(group: Group) -> str:
     if not group.errors:
         return "–"
     return ", ".join(f"{count} {name}" for name, count in group.errors_by_category.items())
-
-
-def _time(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"

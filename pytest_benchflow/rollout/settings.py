@@ -62,6 +62,7 @@ KeepSandbox = Literal["never", "failed", "always"]
 IntegrityPolicy = Literal["report", "fail"]
 SkillMode = Literal["no-skill", "with-skill"]
 MissingCredentials = Literal["error", "skip"]
+Progress = Literal["auto", "block", "lines", "off"]
 PreAgentHook = Callable[["Sandbox"], Awaitable[None]]
 
 NO_PATH = cast("OptionalPathField", None)
@@ -393,6 +394,14 @@ class RunSettings:
         file=False,
     )
     """How many have to die of one cause before no more of the kind start; None for no such limit."""
+    progress: Progress = setting(
+        "auto",
+        Choice("auto", "block", "lines", "off"),
+        "how a running job is shown: a block on a terminal, a line now and then elsewhere",
+        option="--bf-progress",
+        metavar="auto|block|lines|off",
+        file=False,
+    )
     json: Path | None = setting(
         None, PathTo(), "write all results to one JSON file", option="--bf-json", metavar="FILE", file=False
     )

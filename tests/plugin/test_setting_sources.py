@@ -50,6 +50,7 @@ SAMPLES = {
     "EarlierJob": ("one", "two"),
     "Shard": ("1/2", "2/2"),
     "missing_credentials": ("skip", "error"),
+    "progress": ("lines", "off"),
     "keep_sandbox": ("failed", "always"),
     "integrity": ("fail", "report"),
     "skill_mode": ("with-skill", "no-skill"),

@@ -1,0 +1,169 @@
+"""How far a job is, as its ledger tells it: for the live view of this run, and for other terminals."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+
+from pytest_benchflow.core.process import start_time
+from pytest_benchflow.core.text import one_line
+from pytest_benchflow.jobs.ledger import JobEvent
+from pytest_benchflow.jobs.statistics import wilson_interval
+
+_TAIL_BYTES = 16_384
+_TOOL_CALLS = ("tool_call_start", "tool_call")
+
+
+@dataclass(slots=True)
+class Running:
+    """An attempt at a rollout that has not ended."""
+
+    key: str
+    task: str
+    who: str
+    """The agent with its model and scene."""
+    began: float
+    attempt: int = 1
+    directory: str | None = None
+    phase: str = "start"
+    waits: bool = False
+    """Whether it failed and waits for its next attempt."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """What the events of a ledger add up to."""
+
+    total: int = 0
+    began: float | None = None
+    host: str | None = None
+    pid: int | None = None
+    ended: float | None = None
+    """When the run came to its end; None as long as it has not, or if it was killed."""
+    running: dict[str, Running] = field(default_factory=dict)
+    statuses: Counter[str] = field(default_factory=Counter)
+    n_reused: int = 0
+    n_retries: int = 0
+    refusals: Counter[str] = field(default_factory=Counter)
+    """Why rollouts were not started, and how many."""
+    work: dict[str, float] = field(default_factory=dict)
+    """Builds and installations that rollouts wait for, and since when."""
+    cost_usd: float | None = None
+    cost_is_partial: bool = False
+    tokens: int | None = None
+
+    def learn(self, events: Iterable[JobEvent]) -> None:
+        """Take events in the order of the ledger."""
+        for event in events:
+            match event.kind:
+                case "begin":
+                    self._begin(event)
+                case "start":
+                    self._start(event)
+                case "phase":
+                    self._enter(event)
+                case "retry" | "end":
+                    self._end(event)
+                case "work":
+                    self._work(event)
+                case "finish":
+                    self.ended = event.ts
+
+    @property
+    def has_finished(self) -> bool:
+        """Whether the run has come to its end."""
+        return self.ended is not None
+
+    @property
+    def n_done(self) -> int:
+        """How many rollouts have ended."""
+        return self.statuses.total()
+
+    @property
+    def pass_rate(self) -> tuple[float, tuple[float, float]] | None:
+        """The share of those that were scored that passed, with its interval; None before the first."""
+        passed, scored = self.statuses["passed"], self.statuses["passed"] + self.statuses["failed"]
+        return (passed / scored, wilson_interval(passed, scored)) if scored else None
+
+    @property
+    def longest(self) -> list[Running]:
+        """What runs, the longest first."""
+        return sorted(self.running.values(), key=lambda each: each.began)
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether the process of the run is of this machine and gone; one that never says its end was killed."""
+        return self.host == socket.gethostname() and self.pid is not None and not start_time(self.pid)
+
+    def _begin(self, event: JobEvent) -> None:
+        anew = Progress(event.total or 0, event.ts, event.host, event.pid)
+        for each in fields(self):
+            setattr(self, each.name, getattr(anew, each.name))
+
+    def _start(self, event: JobEvent) -> None:
+        who = "/".join(part for part in (event.agent, event.model, event.scene) if part)
+        if event.trial is not None and event.trial > 1:
+            who += f" #{event.trial}"
+        began = self.running[event.key].began if event.key in self.running else event.ts
+        self.running[event.key] = Running(event.key, event.task or event.key, who, began, event.attempt or 1)
+
+    def _enter(self, event: JobEvent) -> None:
+        running = self.running.get(event.key)
+        if running is not None:
+            running.phase = event.phase or running.phase
+            running.directory = event.rollout
+
+    def _end(self, event: JobEvent) -> None:
+        if not event.reused:
+            self._pay(event)
+        if event.kind == "retry":
+            self.n_retries += 1
+            if event.key in self.running:
+                self.running[event.key].waits = True
+            return
+        self.running.pop(event.key, None)
+        self.statuses[event.status or "error"] += 1
+        self.n_reused += bool(event.reused)
+        if event.refused:
+            self.refusals[event.message or "a rule"] += 1
+
+    def _pay(self, event: JobEvent) -> None:
+        if event.cost_usd is not None:
+            self.cost_usd = (self.cost_usd or 0.0) + event.cost_usd
+        if event.tokens is not None:
+            self.tokens = (self.tokens or 0) + event.tokens
+        self.cost_is_partial |= bool(event.cost_is_partial)
+
+    def _work(self, event: JobEvent) -> None:
+        what = event.message or ""
+        if event.phase == "end":
+            self.work.pop(what, None)
+        else:
+            self.work.setdefault(what, event.ts)
+
+
+def last_tool_call(job: Path, running: Running) -> str | None:
+    """Return the title of the last tool call of an agent, from the end of its trajectory; None if there is none."""
+    if running.directory is None:
+        return None
+    from pytest_benchflow.rollout.result import TRAJECTORY
+
+    try:
+        with (job / running.directory / TRAJECTORY).open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            lines = file.read().splitlines()
+    except OSError:
+        return None
+    for line in reversed(lines):
+        try:
+            event: object = json.loads(line)
+        except (ValueError, RecursionError):  # half a line at either end, or one that is deeper than anything sensible
+            continue
+        if isinstance(event, dict) and event.get("type") in _TOOL_CALLS:
+            return one_line(str(event.get("title") or event.get("kind") or "a tool call"), 60)
+    return None
