@@ -151,7 +151,7 @@ def last_tool_call(job: Path, running: Running) -> str | None:
     """Return the title of the last tool call of an agent, from the end of its trajectory; None if there is none."""
     if running.directory is None:
         return None
-    from pytest_benchflow.rollout.result import TRAJECTORY
+    from pytest_benchflow.rollout import TRAJECTORY
 
     try:
         with (job / running.directory / TRAJECTORY).open("rb") as file:

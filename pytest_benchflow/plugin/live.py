@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_benchflow.reporting.footer import Footer
+from pytest_benchflow.reporting import Footer
 
 if TYPE_CHECKING:
     from pytest_benchflow.jobs import Running
