@@ -9,8 +9,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])?")
-#: What GitHub's runner takes for a command to itself: `::` after blanks at the start of a line, `##[` anywhere.
-_WORKFLOW_COMMAND = re.compile(r"^([^\S\n]*):(?=:)|#(?=#\[)", re.MULTILINE)
+#: What runners of CI systems take for a command: GitHub's `::` after blanks at the start of a line and `##[` anywhere,
+#: Azure's `##vso[`, TeamCity's `##teamcity[`.
+_WORKFLOW_COMMAND = re.compile(r"^([^\S\n]*):(?=:)|#(?=#(?:vso|teamcity)?\[)", re.MULTILINE)
+#: Bytes that are no text; no file and no terminal takes them as they are.
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 #: Bars, percentages and the columns of download meters.
@@ -34,7 +37,8 @@ _SAYS_NOTHING = re.compile(
 def printable(text: str) -> str:
     """Drop escape sequences and control characters, keep tabs and line ends; no line is a command to a CI system."""
     plain = _CONTROLS.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n")))
-    return _WORKFLOW_COMMAND.sub(lambda match: f"{match[0]} ", plain)
+    safe = _WORKFLOW_COMMAND.sub(lambda match: f"{match[0]} ", plain)
+    return _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", safe)
 
 
 def one_line(text: str, limit: int = 120) -> str:

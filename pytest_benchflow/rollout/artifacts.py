@@ -1,4 +1,7 @@
-"""Keep declared files of the sandbox and its services: copied out after the agent, and into a separate verifier's."""
+"""Keep files of the sandbox: the agent's logs, and what a task declares, which a separate verifier gets too.
+
+All of it is an agent's. It never takes the place of what the harness wrote, and no more of it is kept than people read.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,9 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from pytest_benchflow.core.capture import omission
 from pytest_benchflow.core.errors import BenchflowError
+from pytest_benchflow.core.text import one_line
 from pytest_benchflow.rollout.recorder import write_json
 from pytest_benchflow.sandboxes import MAIN, empty_dirs_script, exec_checked, service_of
 
@@ -28,6 +33,89 @@ _EXEC_TIMEOUT_SEC = 60.0
 _COPY_TIMEOUT_SEC = 300.0
 
 
+AGENT_LOGS = "/logs/agent"
+#: What the harness itself writes beside the agent's logs after these were copied.
+EXIT_CODE = "exit-code.txt"
+
+
+@dataclass(frozen=True, slots=True)
+class LogLimits:
+    """How much of an agent's logs is kept."""
+
+    files: int = 10_000
+    file_bytes: int = 64 << 20
+    total_bytes: int = 512 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedLogs:
+    """What became of an agent's logs."""
+
+    refused: tuple[str, ...] = ()
+    """Names of the harness's own files that the agent had files for."""
+    n_dropped: int = 0
+    """Files that were too many or too much."""
+
+
+async def copy_logs_out(sandbox: Sandbox, into: Path, limits: LogLimits = LogLimits()) -> CopiedLogs:  # noqa: B008
+    """Copy the agent's logs to where the harness's are; of a copy that fails, what came is kept."""
+    scratch = into.with_name(f".{into.name}-copy")
+    await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)
+    try:
+        try:
+            await sandbox.download_dir(AGENT_LOGS, scratch)
+        except BenchflowError:
+            await asyncio.to_thread(_merge, scratch, into, limits)
+            raise
+        return await asyncio.to_thread(_merge, scratch, into, limits)
+    finally:
+        await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)
+
+
+def _merge(source: Path, into: Path, limits: LogLimits) -> CopiedLogs:
+    """Move what `source` holds below `into`, where nothing is replaced."""
+    if not source.is_dir():
+        return CopiedLogs()
+    n_dropped = _bound(source, limits)
+    into.mkdir(parents=True, exist_ok=True)
+    refused = []
+    for path in sorted(source.iterdir()):
+        target = into / path.name
+        if os.path.lexists(target) or path.name == EXIT_CODE:
+            refused.append(path.name)
+        else:
+            path.replace(target)
+    return CopiedLogs(tuple(refused), n_dropped)
+
+
+def _bound(directory: Path, limits: LogLimits) -> int:
+    """Cut files that are too long and remove those that are too many; return how many of either there were."""
+    n_files = total = n_dropped = 0
+    for root, folders, files in os.walk(directory):
+        n_files += len(folders)
+        if n_files > limits.files:
+            n_dropped += len(folders)
+            for name in folders:
+                shutil.rmtree(Path(root, name))
+            folders.clear()
+        folders.sort()
+        for name in sorted(files):
+            path, n_files = Path(root, name), n_files + 1
+            size = path.lstat().st_size
+            total += min(size, limits.file_bytes)
+            if n_files > limits.files or total > limits.total_bytes:
+                path.unlink()
+            elif size > limits.file_bytes and not path.is_symlink():
+                with path.open("r+b") as file:
+                    file.truncate(limits.file_bytes)
+                    file.seek(0, os.SEEK_END)
+                    file.write(omission(size - limits.file_bytes).encode())
+            else:
+                continue
+            n_dropped += 1
+    return n_dropped
+
+
 @dataclass(frozen=True, slots=True)
 class ArtifactEntry:
     """One line of the manifest."""
@@ -38,6 +126,8 @@ class ArtifactEntry:
     status: Status
     exclude: tuple[str, ...] = ()
     service: str = MAIN
+    reason: str | None = None
+    """Why it failed."""
 
 
 async def copy_artifacts_out(
@@ -87,17 +177,27 @@ async def _copy_out(
     destination = artifact.destination or source.lstrip("/")
     kind: Kind | None = None
     status: Status = "skipped"
+    reason: str | None = None
     if not any(_overlap(destination, other.destination) for other in entries if other.status != "skipped"):
         try:
             async with asyncio.timeout(_COPY_TIMEOUT_SEC):
                 kind = await _fetch(service_of(sandbox, artifact.service), source, into / destination)
             status = "empty" if kind is None else "ok"
-        except (OSError, BenchflowError):
-            status = "failed"
+        except (OSError, BenchflowError) as error:
+            status, reason = "failed", one_line(error.message if isinstance(error, BenchflowError) else str(error), 200)
+            # A part would look like the whole to a verifier, and a flood should not stay on the disk.
+            await asyncio.to_thread(_remove, into / destination)
         if kind == "directory":
             _drop_excluded(into / destination, artifact.exclude)
             status = "ok" if any((into / destination).iterdir()) else "empty"
-    return ArtifactEntry(source, destination, kind, status, artifact.exclude, artifact.service)
+    return ArtifactEntry(source, destination, kind, status, artifact.exclude, artifact.service, reason)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 async def _fetch(service: Service, source: str, target: Path) -> Kind | None:

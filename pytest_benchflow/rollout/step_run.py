@@ -14,13 +14,21 @@ from typing import TYPE_CHECKING, cast
 from pytest_benchflow.agents import AgentOutcome
 from pytest_benchflow.core.errors import BenchflowError, RewardError, SandboxError, VerifierError
 from pytest_benchflow.core.text import exit_status, one_line
-from pytest_benchflow.rollout.artifacts import ArtifactEntry, copy_artifacts_in, copy_artifacts_out
+from pytest_benchflow.rollout.artifacts import (
+    AGENT_LOGS,
+    EXIT_CODE,
+    ArtifactEntry,
+    CopiedLogs,
+    copy_artifacts_in,
+    copy_artifacts_out,
+    copy_logs_out,
+)
 from pytest_benchflow.rollout.config import verifier_limit
 from pytest_benchflow.rollout.judging import verifier_env
 from pytest_benchflow.rollout.recorder import write_text
 from pytest_benchflow.rollout.setup import run_command, run_setup_commands, verifier_spec, wait_until_healthy
 from pytest_benchflow.sandboxes import MAIN, service_of, stop_main
-from pytest_benchflow.verify import OUTPUT, EnvironmentSpoiled, Verification, Verifier, output_tail
+from pytest_benchflow.verify import OUTPUT, EnvironmentSpoiled, Finding, Verification, Verifier, output_tail
 
 if TYPE_CHECKING:
     from pytest_benchflow.core.network import Network
@@ -37,6 +45,7 @@ _LOOK_TIMEOUT_SEC = 60.0
 _ARTIFACTS = "/logs/artifacts"
 _INTACT = "intact"
 _SIGNALS = 128
+_SHOWN_NAMES = 5
 # What the shell does by itself, without a program that the agent may have removed.
 _LOOK = f'for d in /logs /logs/agent /logs/artifacts; do [ -L "$d" ] && echo "$d"; done; echo {_INTACT}'
 _MAX_OUTPUT_CHARS = 64_000
@@ -246,7 +255,7 @@ class StepRun:
         await self._copy_logs()
         last = self.recorder.last_prompt_result
         if last is not None and last.outcome is AgentOutcome.NONZERO_EXIT:
-            write_text(self.output / "agent" / "exit-code.txt", f"{last.detail}\n")
+            write_text(self.output / "agent" / EXIT_CODE, f"{last.detail}\n")
         hooks, artifacts = self.step.verifier.collect, self.step.artifacts
         if self._is_linked(_ARTIFACTS):
             artifacts = tuple(each for each in artifacts if each.source != _ARTIFACTS)
@@ -259,9 +268,12 @@ class StepRun:
                 await self._stop_main()
             await self._try_hooks(sidecars)
 
-        return await copy_artifacts_out(
+        entries = await copy_artifacts_out(
             self.sandbox, artifacts, self.output / "artifacts", before_services=before_services
         )
+        failed = (entry for entry in entries if entry.status == "failed")
+        self.recorder.notes += [f"artifact {entry.source} could not be copied: {entry.reason}" for entry in failed]
+        return entries
 
     async def _copy_logs(self) -> None:
         self._copied = self.step
@@ -270,7 +282,7 @@ class StepRun:
             return
         try:
             async with asyncio.timeout(_COPY_TIMEOUT_SEC):
-                await self.sandbox.download_dir("/logs/agent", self.output / "agent")
+                copied = await copy_logs_out(self.sandbox, self.output / "agent")
         except TimeoutError:
             self.recorder.notes.append(f"/logs/agent could not be copied within {_COPY_TIMEOUT_SEC:g} s")
         except FileNotFoundError:
@@ -278,6 +290,17 @@ class StepRun:
         except SandboxError as error:
             # Too many logs must not turn a rollout into an error; if the sandbox is gone, the verifier will say so.
             self.recorder.notes.append(f"/logs/agent could not be copied: {error.message}")
+        else:
+            self._report_logs(copied)
+
+    def _report_logs(self, copied: CopiedLogs) -> None:
+        if copied.n_dropped:
+            self.recorder.notes.append(f"/logs/agent holds too much: {copied.n_dropped} files are cut or left out")
+        if copied.refused:
+            names = ", ".join(one_line(name, 40) for name in copied.refused[:_SHOWN_NAMES])
+            message = f"the agent left files in {AGENT_LOGS} with names of the harness's own, which are kept: {names}"
+            paths = [f"{AGENT_LOGS}/{one_line(name)}" for name in copied.refused[:_SHOWN_NAMES]]
+            self.recorder.findings.append(Finding(kind="log_file", message=message, paths=paths, step=self.step.name))
 
     def _is_linked(self, directory: str) -> bool:
         return directory in self._links or "/logs" in self._links

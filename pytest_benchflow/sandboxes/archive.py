@@ -34,7 +34,7 @@ class ArchiveLimits:
     """How much a sandbox may send."""
 
     total_bytes: int = 2 << 30
-    members: int = 100_000
+    members: int = 50_000
 
 
 DEFAULT_LIMITS = ArchiveLimits()

@@ -35,6 +35,10 @@ from pytest_benchflow.core.text import (
         ("bidi\u202eevil", "bidievil"),
         ("half\x1b[", "half["),
         ("Größe ✓", "Größe ✓"),
+        ("a ##vso[task.setvariable]x", "a # #vso[task.setvariable]x"),
+        ("##teamcity[buildStop]", "# #teamcity[buildStop]"),
+        ("\x85\u2028::error::x", ": :error::x"),
+        ("half a name \udcff", "half a name \\udcff"),
     ],
 )
 def test_escape_sequences_and_controls_are_dropped(raw: str, shown: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from fake_sandbox import FakeComposed, FakeSandbox, failed
 
 from pytest_benchflow.core.errors import SandboxError
-from pytest_benchflow.rollout.artifacts import copy_artifacts_in, copy_artifacts_out
+from pytest_benchflow.rollout.artifacts import LogLimits, copy_artifacts_in, copy_artifacts_out, copy_logs_out
 from pytest_benchflow.sandboxes import empty_dirs_script
 from pytest_benchflow.tasks import Artifact
 
@@ -78,7 +78,21 @@ async def test_a_download_that_fails_is_recorded_and_not_fatal(tmp_path: Path) -
 
     sandbox.download_file = broken  # type: ignore[method-assign]
     found = await copy_artifacts_out(sandbox, [artifact("/app/a"), artifact("/app/b")], tmp_path)
-    assert [entry.status for entry in found] == ["failed", "ok"]
+    assert [(entry.status, entry.reason) for entry in found] == [("failed", "gone"), ("ok", None)]
+
+
+async def test_a_directory_that_is_too_much_leaves_no_part_of_itself(tmp_path: Path) -> None:
+    sandbox = FakeSandbox()
+
+    async def too_much(source: str, target: Path) -> None:
+        target.mkdir(parents=True)
+        (target / "part").touch()
+        raise SandboxError("the sandbox sent more than 50000 files")
+
+    sandbox.download_dir = too_much  # type: ignore[method-assign]
+    (entry,) = await copy_artifacts_out(sandbox, [artifact("/app/out")], tmp_path)
+    assert (entry.status, entry.reason) == ("failed", "the sandbox sent more than 50000 files")
+    assert not list(tmp_path.rglob("part"))
 
 
 async def test_the_manifest_lists_every_artifact(tmp_path: Path) -> None:
@@ -151,3 +165,55 @@ async def test_services_come_after_main_whatever_the_order(tmp_path: Path) -> No
     other = FakeSandbox()
     await copy_artifacts_in(other, entries, tmp_path)
     assert other.uploads == [("file", "/app/out"), ("dir", "/dump"), ("file", "/var/log/x")]
+
+
+LOGS: Files = {"/logs/agent": {"own.log": b"own", "mine.txt": b"forged", "exit-code.txt": b"0", "deep/x": b"x"}}
+
+
+async def test_logs_of_the_agent_replace_none_of_the_harness(tmp_path: Path) -> None:
+    into = tmp_path / "agent"
+    into.mkdir()
+    (into / "mine.txt").write_text("true")
+    copied = await copy_logs_out(FakeSandbox(files=LOGS), into)
+    assert copied.refused == ("exit-code.txt", "mine.txt")
+    assert {path.relative_to(into).as_posix(): path.read_text() for path in into.rglob("*") if path.is_file()} == {
+        "mine.txt": "true",
+        "own.log": "own",
+        "deep/x": "x",
+    }
+    assert [path.name for path in tmp_path.iterdir()] == ["agent"]
+
+
+async def test_a_directory_does_not_replace_a_log_either(tmp_path: Path) -> None:
+    (tmp_path / "agent").mkdir()
+    (tmp_path / "agent" / "mine.txt").write_text("true")
+    logs: Files = {"/logs/agent": {"mine.txt/x": b"forged", "exit-code.txt/x": b"forged"}}
+    copied = await copy_logs_out(FakeSandbox(files=logs), tmp_path / "agent")
+    assert copied.refused == ("exit-code.txt", "mine.txt")
+    assert [path.name for path in tmp_path.rglob("*")] == ["agent", "mine.txt"]
+
+
+async def test_of_too_many_logs_some_are_kept(tmp_path: Path) -> None:
+    logs: Files = {"/logs/agent": {f"{n:02}.log": b"x" * 100 for n in range(20)} | {"deep/x": b"x", "deep/y": b"x"}}
+    copied = await copy_logs_out(FakeSandbox(files=logs), tmp_path / "few", LogLimits(files=9))
+    assert len([*(tmp_path / "few").rglob("*.log")]) + copied.n_dropped >= 20
+    assert len([*(tmp_path / "few").rglob("*")]) <= 10
+    copied = await copy_logs_out(FakeSandbox(files=logs), tmp_path / "small", LogLimits(total_bytes=550))
+    assert len([*(tmp_path / "small").rglob("*.log")]) == 5
+    assert copied.n_dropped == 17
+    copied = await copy_logs_out(FakeSandbox(files=logs), tmp_path / "cut", LogLimits(file_bytes=10))
+    assert (tmp_path / "cut" / "00.log").read_text().startswith("xxxxxxxxxx\n[... 90 bytes left out")
+
+
+async def test_logs_that_cannot_all_be_copied_are_kept_in_part(tmp_path: Path) -> None:
+    sandbox = FakeSandbox()
+
+    async def broken(source: str, target: Path) -> None:
+        target.mkdir(parents=True)
+        (target / "part").touch()
+        raise SandboxError("gone")
+
+    sandbox.download_dir = broken  # type: ignore[method-assign]
+    with pytest.raises(SandboxError, match="gone"):
+        await copy_logs_out(sandbox, tmp_path / "agent")
+    assert [path.name for path in tmp_path.rglob("*")] == ["agent", "part"]
