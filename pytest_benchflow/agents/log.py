@@ -37,10 +37,11 @@ class AgentLog:
             self._store(self._redactor.feed(data))
 
     def close(self) -> None:
-        """Write what is held back; idempotent."""
+        """Write what is held back; where nothing was, leave a file whose place no other can take; idempotent."""
         if self._closed:
             return
         self._store(self._redactor.flush())
+        self._open()
         self._closed = True
         rest = self._tail.content()
         if self._tail.dropped:
@@ -56,10 +57,13 @@ class AgentLog:
         self._tail.add(later)
 
     def _append(self, data: bytes) -> None:
-        if not data:
-            return
+        if data:
+            file = self._open()
+            file.write(data)
+            file.flush()
+
+    def _open(self) -> BinaryIO:
         if self._file is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.fdopen(os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644), "ab")
-        self._file.write(data)
-        self._file.flush()
+        return self._file

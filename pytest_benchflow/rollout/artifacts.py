@@ -34,8 +34,9 @@ _COPY_TIMEOUT_SEC = 300.0
 
 
 AGENT_LOGS = "/logs/agent"
-#: What the harness itself writes beside the agent's logs after these were copied.
 EXIT_CODE = "exit-code.txt"
+#: What the harness itself writes beside the agent's logs, also where it had nothing to write this time.
+_OWN_LOGS = (EXIT_CODE, "install-stdout.txt", "install-*-stdout.txt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class CopiedLogs:
     """Files that were too many or too much."""
 
 
-async def copy_logs_out(sandbox: Sandbox, into: Path, limits: LogLimits = LogLimits()) -> CopiedLogs:  # noqa: B008
+async def copy_logs_out(sandbox: Sandbox, into: Path, limits: LogLimits = LogLimits()) -> CopiedLogs:
     """Copy the agent's logs to where the harness's are; of a copy that fails, what came is kept."""
     scratch = into.with_name(f".{into.name}-copy")
     await asyncio.to_thread(shutil.rmtree, scratch, ignore_errors=True)
@@ -81,7 +82,7 @@ def _merge(source: Path, into: Path, limits: LogLimits) -> CopiedLogs:
     refused = []
     for path in sorted(source.iterdir()):
         target = into / path.name
-        if os.path.lexists(target) or path.name == EXIT_CODE:
+        if os.path.lexists(target) or any(fnmatch(path.name, pattern) for pattern in _OWN_LOGS):
             refused.append(path.name)
         else:
             path.replace(target)

@@ -37,9 +37,9 @@ def test_a_log_is_named_after_its_agent(agent: str, name: str) -> None:
     assert log_name(agent) == name
 
 
-def test_nothing_printed_leaves_no_file(tmp_path: Path) -> None:
+def test_nothing_printed_leaves_an_empty_file_in_whose_place_no_other_stands(tmp_path: Path) -> None:
     assert written(tmp_path / "log", []) == b""
-    assert not (tmp_path / "log").exists()
+    assert (tmp_path / "log").read_bytes() == b""
 
 
 def test_a_secret_is_masked_also_as_json_writes_it(tmp_path: Path) -> None:
