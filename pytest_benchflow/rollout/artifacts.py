@@ -53,7 +53,7 @@ class CopiedLogs:
     """What became of an agent's logs."""
 
     refused: tuple[str, ...] = ()
-    """Names of the harness's own files that the agent had files for."""
+    """Names of the harness's own files that the agent had files for; those are kept as `sandbox-NAME`."""
     n_dropped: int = 0
     """Files that were too many or too much."""
 
@@ -74,7 +74,7 @@ async def copy_logs_out(sandbox: Sandbox, into: Path, limits: LogLimits = LogLim
 
 
 def _merge(source: Path, into: Path, limits: LogLimits) -> CopiedLogs:
-    """Move what `source` holds below `into`, where nothing is replaced."""
+    """Move what `source` holds below `into`, where nothing is replaced; what has a name of ours gets another."""
     if not source.is_dir():
         return CopiedLogs()
     n_dropped = _bound(source, limits)
@@ -84,7 +84,8 @@ def _merge(source: Path, into: Path, limits: LogLimits) -> CopiedLogs:
         target = into / path.name
         if os.path.lexists(target) or any(fnmatch(path.name, pattern) for pattern in _OWN_LOGS):
             refused.append(path.name)
-        else:
+            target = into / f"sandbox-{path.name}"
+        if not os.path.lexists(target):
             path.replace(target)
     return CopiedLogs(tuple(refused), n_dropped)
 

@@ -298,7 +298,9 @@ class StepRun:
             self.recorder.notes.append(f"/logs/agent holds too much: {copied.n_dropped} files are cut or left out")
         if copied.refused:
             names = ", ".join(one_line(name, 40) for name in copied.refused[:_SHOWN_NAMES])
-            message = f"the agent left files in {AGENT_LOGS} with names of the harness's own, which are kept: {names}"
+            message = (
+                f"files in {AGENT_LOGS} have names of the harness's own logs, and are kept as sandbox-NAME: {names}"
+            )
             paths = [f"{AGENT_LOGS}/{one_line(name)}" for name in copied.refused[:_SHOWN_NAMES]]
             self.recorder.findings.append(Finding(kind="log_file", message=message, paths=paths, step=self.step.name))
 

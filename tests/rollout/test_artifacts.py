@@ -178,6 +178,8 @@ async def test_logs_of_the_agent_replace_none_of_the_harness(tmp_path: Path) -> 
     assert copied.refused == ("exit-code.txt", "mine.txt")
     assert {path.relative_to(into).as_posix(): path.read_text() for path in into.rglob("*") if path.is_file()} == {
         "mine.txt": "true",
+        "sandbox-mine.txt": "forged",
+        "sandbox-exit-code.txt": "0",
         "own.log": "own",
         "deep/x": "x",
     }
@@ -190,7 +192,8 @@ async def test_a_directory_does_not_replace_a_log_either(tmp_path: Path) -> None
     logs: Files = {"/logs/agent": {"mine.txt/x": b"forged", "exit-code.txt/x": b"forged"}}
     copied = await copy_logs_out(FakeSandbox(files=logs), tmp_path / "agent")
     assert copied.refused == ("exit-code.txt", "mine.txt")
-    assert [path.name for path in tmp_path.rglob("*")] == ["agent", "mine.txt"]
+    assert (tmp_path / "agent" / "mine.txt").read_text() == "true"
+    assert not (tmp_path / "agent" / "exit-code.txt").exists()
 
 
 async def test_of_too_many_logs_some_are_kept(tmp_path: Path) -> None:
