@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_benchflow.agents import AgentRegistry
-from pytest_benchflow.core.errors import CannotRunHere, Category, UnsupportedError
+from pytest_benchflow.core.errors import CannotRunHere, Category, UnsupportedError, UsageError
 from pytest_benchflow.rollout.checks import refuse_unsupported
 from pytest_benchflow.sandboxes import Capabilities, Sandbox, SandboxSpec
 from pytest_benchflow.tasks import load_task
@@ -136,6 +136,13 @@ def test_an_image_without_a_dockerfile_is_refused(make_task: Callable[..., Path]
     (path / "environment/Dockerfile").unlink()
     assert "[environment] docker_image" in refusal(path, Backend())
     refuse_unsupported(load_task(path), Backend(EVERYTHING))
+
+
+def test_an_environment_of_files_alone_is_refused_wherever_it_would_run(make_task: Callable[..., Path]) -> None:
+    path = make_task(files={"environment/setup.sh": "true\n"})
+    (path / "environment/Dockerfile").unlink()
+    with pytest.raises(UsageError, match=r"environment/ has no Dockerfile and no docker-compose\.yaml; write one"):
+        refuse_unsupported(load_task(path), Backend(EVERYTHING))
 
 
 def test_sidecars_are_refused(make_task: Callable[..., Path]) -> None:
