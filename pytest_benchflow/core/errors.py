@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 
 class Category(StrEnum):
@@ -235,3 +235,11 @@ class JudgeEnvironmentError(JudgeError, RuntimeError):
 
 class CannotRunHere(Exception):
     """The rollout makes no sense here by design; the item is skipped with this reason."""
+
+
+class HeldBack(CannotRunHere):
+    """The rollout could run, and the run no longer wants it: its gates are decided, or the money is spent."""
+
+    def __init__(self, reason: str, kind: Literal["decided", "budget"]) -> None:
+        super().__init__(reason)
+        self.kind: Literal["decided", "budget"] = kind

@@ -60,3 +60,10 @@ from .statistics import wilson_interval as wilson_interval
 from .verdicts import GateVerdict as GateVerdict
 from .verdicts import evaluate as evaluate
 from .verdicts import gate_lines as gate_lines
+from .stopping import Planned as Planned
+from .stopping import Saved as Saved
+from .stopping import StopWhenDecided as StopWhenDecided
+from .stopping import EarlyVerdict as EarlyVerdict
+from .stopping import is_tested as is_tested
+from .stopping import saved_by_stopping as saved_by_stopping
+from .stopping import early_verdicts as early_verdicts

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from pytest_benchflow.agents import FREE_AGENTS
-from pytest_benchflow.core.errors import BadValue, BenchflowError, CannotRunHere, UsageError
+from pytest_benchflow.core.errors import BadValue, BenchflowError, CannotRunHere, HeldBack, UsageError
 from pytest_benchflow.core.text import one_line
 from pytest_benchflow.jobs.ledger import JobEvent, Ledger
 from pytest_benchflow.jobs.results import (
@@ -384,9 +384,13 @@ def _attempt_in(directory: Path, *, is_free: bool) -> Attempt:
 
 
 def _unstarted(config: RolloutConfig, task: Task, reason: BenchflowError | CannotRunHere) -> RolloutResult:
+    labels = {"difficulty": task.difficulty, "category": task.category, "tags": [*task.tags]}
     if isinstance(reason, CannotRunHere):
-        return not_started(config, name=task.name, skipped=str(reason), notes=[str(reason)])
-    return not_started(config, name=task.name, error=ErrorInfo.of(reason, "create"), notes=[str(reason)])
+        kind = reason.kind if isinstance(reason, HeldBack) else None
+        result = not_started(config, name=task.name, skipped=str(reason), notes=[str(reason)])
+        return result.model_copy(update={**labels, "held_back": kind})
+    result = not_started(config, name=task.name, error=ErrorInfo.of(reason, "create"), notes=[str(reason)])
+    return result.model_copy(update=labels)
 
 
 def _who(result: RolloutResult | StoredFacts) -> str:

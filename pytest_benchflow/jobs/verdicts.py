@@ -6,7 +6,6 @@ theirs could change it.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -16,10 +15,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from pytest_benchflow.agents import FREE_AGENTS
 from pytest_benchflow.core.text import counted, did_you_mean
+from pytest_benchflow.jobs.bounds import Counts, certainty
 from pytest_benchflow.jobs.comparison import Comparison, Difference, compare
 from pytest_benchflow.jobs.gates import OVER_TRIALS, Gate, Labels
-from pytest_benchflow.jobs.metrics import Outcome, Tally, TrialKey
-from pytest_benchflow.jobs.statistics import mean, pass_all_k, pass_at_k
+from pytest_benchflow.jobs.metrics import Outcome, Tally
+from pytest_benchflow.jobs.stopping import EarlyVerdict
 from pytest_benchflow.rollout import RolloutResult
 
 Verdict = Literal["passed", "failed", "undecided", "error"]
@@ -53,7 +53,6 @@ class _Number:
     """A number of a run, and how far the outcomes that are still unknown can move it."""
 
     value: Callable[[Tally], float | None]
-    kind: Literal["rate", "mean", "count", "sum", "other"] = "other"
     interval: Callable[[Tally], tuple[float, float] | None] | None = None
 
 
@@ -100,22 +99,22 @@ def integrity_findings(result: RolloutResult) -> int:
 
 
 _NUMBERS: Mapping[str, _Number] = {
-    "pass_rate": _Number(lambda t: t.pass_rate, "rate", lambda t: t.pass_rate_interval),
+    "pass_rate": _Number(lambda t: t.pass_rate, lambda t: t.pass_rate_interval),
     "pass_rate_low": _Number(_low),
     "pass_rate_high": _Number(_high),
-    "mean_reward": _Number(lambda t: t.mean_reward, "mean", lambda t: t.mean_reward_interval),
+    "mean_reward": _Number(lambda t: t.mean_reward, lambda t: t.mean_reward_interval),
     "mean_reward_low": _Number(_reward_low),
     "mean_reward_high": _Number(_reward_high),
-    "rollouts": _Number(lambda t: float(len(t.results)), "count"),
-    "passed": _Number(_count("passed"), "count"),
-    "failed": _Number(_count("failed"), "count"),
-    "errors": _Number(_count("error"), "count"),
-    "skipped": _Number(_count("skipped"), "count"),
-    "cost_usd": _Number(_cost, "sum"),
-    "tokens": _Number(_tokens, "sum"),
-    "tool_calls": _Number(lambda t: float(t.n_tool_calls), "sum"),
-    "seconds": _Number(lambda t: t.seconds, "sum"),
-    "integrity_findings": _Number(lambda t: float(sum(map(integrity_findings, t.results))), "sum"),
+    "rollouts": _Number(lambda t: float(len(t.results))),
+    "passed": _Number(_count("passed")),
+    "failed": _Number(_count("failed")),
+    "errors": _Number(_count("error")),
+    "skipped": _Number(_count("skipped")),
+    "cost_usd": _Number(_cost),
+    "tokens": _Number(_tokens),
+    "tool_calls": _Number(lambda t: float(t.n_tool_calls)),
+    "seconds": _Number(lambda t: t.seconds),
+    "integrity_findings": _Number(lambda t: float(sum(map(integrity_findings, t.results)))),
 }
 
 
@@ -125,17 +124,18 @@ def evaluate(
     *,
     rest: Sequence[Labels] = (),
     baseline: Sequence[Outcome] | None = None,
+    tests: Mapping[Gate, EarlyVerdict] | None = None,
     report_only: bool = False,
 ) -> list[GateVerdict]:
     """Return the verdict of each gate, and of the one that is implied: no errors, where no gate allows any.
 
-    `rest` are rollouts that did not run and might have ended in any way. Quarantined rollouts count for nothing, nor do
-    those that were not started because the verdict was certain already. With `report_only` low numbers do not block,
+    `rest` are rollouts that did not run and might have ended in any way; `tests` may have decided all the same.
+    Quarantined rollouts count for nothing. With `report_only` low numbers do not block,
     a broken harness still does.
     """
     counted = [one for one in outcomes if one.status != "quarantined"]
     known = [one for one in counted if one.result.held_back is None]
-    verdicts = [_verdict(gate, counted, known, rest, baseline) for gate in gates]
+    verdicts = [_verdict(gate, counted, known, rest, baseline, tests or {}) for gate in gates]
     if (implied := _implied(gates, known)) is not None:
         verdicts.append(implied)
     if report_only:
@@ -172,6 +172,7 @@ def _verdict(
     known: Sequence[Outcome],
     rest: Sequence[Labels],
     baseline: Sequence[Outcome] | None,
+    tests: Mapping[Gate, EarlyVerdict],
 ) -> GateVerdict:
     chosen = [one for one in known if gate.wants(Labels.of(one.result))]
     unknown = [labels for labels in rest if gate.wants(labels)]
@@ -195,69 +196,13 @@ def _verdict(
     shown = _shown(gate.metric, value, interval, tally)
     if gate.metric == "cost_usd" and tally.cost_is_partial and not _fails_anyway(gate, value):
         return GateVerdict(**described, outcome="error", message=f"{shown}, but the cost of some prompts is not known")
-    certain = certainty(gate, tally, unknown)
+    certain = certainty(gate, Counts.of(tally, unknown)) if unknown else gate.holds(value)
+    if certain is None and gate in tests:
+        test = tests[gate]
+        return GateVerdict(**described, outcome="passed" if test.holds else "failed", message=f"{shown} so far, {test}")
     if certain is None:
         return GateVerdict(**described, outcome="undecided", message=f"{shown} so far, {len(unknown)} did not run")
     return GateVerdict(**described, outcome="passed" if certain else "failed", message=shown)
-
-
-def certainty(gate: Gate, tally: Tally, rest: Sequence[Labels]) -> bool | None:
-    """Return whether a gate holds whatever the rest of its rollouts would give, None if that depends on it.
-
-    Rewards are taken to lie between 0 and 1, as long as all that were seen do.
-    """
-    value = _value(gate.metric, tally)
-    if not rest:
-        return None if value is None else gate.holds(value)
-    bounds = _bounds(gate.metric, tally, rest)
-    if bounds is None:
-        return None
-    low, high = bounds
-    if gate.symbol in ("==", "!="):
-        outside = not low <= gate.limit <= high
-        return (gate.symbol == "!=") if outside else gate.holds(low) if low == high else None
-    at_low, at_high = gate.holds(low), gate.holds(high)
-    return at_low if at_low == at_high else None
-
-
-def _bounds(metric: str, tally: Tally, rest: Sequence[Labels]) -> tuple[float, float] | None:
-    """Return between which numbers a metric will be, whatever becomes of the rest; None if that cannot be said."""
-    n, scored = len(rest), len(tally.scored)
-    if over_trials := OVER_TRIALS.fullmatch(metric):
-        return _bounds_over_trials(over_trials[1], int(over_trials[2]), tally, rest)
-    kind = _NUMBERS[metric].kind if metric in _NUMBERS else "other"
-    value = _value(metric, tally)
-    if kind == "rate" and scored:
-        passed = tally.n("passed")
-        return passed / (scored + n), (passed + n) / (scored + n)
-    if kind == "mean" and scored:
-        rewards = [result.reward for result in tally.scored if result.reward is not None]
-        if not all(0 <= reward <= 1 for reward in rewards):
-            return None
-        return math.fsum(rewards) / (scored + n), (math.fsum(rewards) + n) / (scored + n)
-    if kind == "count" and value is not None:
-        return value, value + n
-    if kind == "sum" and value is not None:
-        return value, math.inf
-    return None
-
-
-def _bounds_over_trials(which: str, k: int, tally: Tally, rest: Sequence[Labels]) -> tuple[float, float] | None:
-    counts = tally.trials
-    more: dict[TrialKey, int] = {}
-    for labels in rest:
-        more[labels.trial_of] = more.get(labels.trial_of, 0) + 1
-    if any(task not in counts for task in more) or any(trials < k for _, trials in counts.values()):
-        return None  # errors among the rest could leave too few trials
-    measure = pass_at_k if which == "at" else pass_all_k
-    low = mean([measure(trials + more.get(task, 0), passed, k) for task, (passed, trials) in counts.items()])
-    high = mean(
-        [
-            measure(trials + more.get(task, 0), passed + more.get(task, 0), k)
-            for task, (passed, trials) in counts.items()
-        ]
-    )
-    return None if low is None or high is None else (low, high)
 
 
 def _value(metric: str, tally: Tally) -> float | None:

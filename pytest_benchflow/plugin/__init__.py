@@ -97,7 +97,7 @@ def pytest_collection_modifyitems_first(config: pytest.Config, items: list[pytes
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the tasks that a job file names, and of these this machine's slice."""
+    """Keep the tasks that a job file names, and of these this machine's slice; shuffle them where a test needs it."""
     run = existing_run(config)
     if run is not None and run.job_file is not None and (run.job_file.include or run.job_file.exclude):
         from pytest_benchflow.plugin.selection import keep_named
@@ -107,6 +107,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         from pytest_benchflow.plugin.selection import keep_shard
 
         keep_shard(config, items, *run.settings.shard)
+    if run is not None and run.settings.confidence is not None:
+        from pytest_benchflow.plugin.gating import shuffle_rollouts
+
+        shuffle_rollouts(run, items)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

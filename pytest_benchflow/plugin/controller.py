@@ -234,6 +234,7 @@ class Controller:
                 "shard": run.settings.shard,
                 "gates": [*judgement.verdicts],
                 "baseline": judgement.comparison,
+                "saved": judgement.saved,
                 "missing": [*judgement.missing],
                 "failed_tests": judgement.n_other_failures,
             }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +11,10 @@ from pytest_benchflow.core.errors import BenchflowError, UsageError
 from pytest_benchflow.plugin.stash import attribute_errors_to
 
 if TYPE_CHECKING:
-    from pytest_benchflow.jobs import Gate, GateVerdict
+    import pytest
+
+    from pytest_benchflow.jobs import Gate, GateVerdict, StopWhenDecided
+    from pytest_benchflow.plugin.items import RolloutItem
     from pytest_benchflow.plugin.session import BenchSession
     from pytest_benchflow.reporting import Entry, Judgement, Report
 
@@ -32,6 +36,65 @@ def read_run_gates(run: BenchSession) -> list[Gate]:
         if gate.needs_baseline and settings.baseline is None:
             raise UsageError(f"--bf-gate: {gate} has nothing to compare with", advice="give --bf-baseline FILE")
     return gates
+
+
+def stop_rule(run: BenchSession) -> StopWhenDecided | None:
+    """Return the rule that stops the run once its gates are decided, if it is to stop then."""
+    settings = run.settings
+    if not settings.stop_when_decided and settings.confidence is None:
+        return None
+    flag = "--bf-stop-when-decided" if settings.confidence is None else "--bf-confidence"
+    if not run.gates:
+        raise UsageError(f"{flag} has no gate to decide", advice="give --bf-gate")
+    if run.config.hook.pytest_bf_gate.get_hookimpls():
+        raise UsageError(f"{flag} and pytest_bf_gate do not go together", advice="the hook judges all results")
+    from pytest_benchflow.jobs import StopWhenDecided, is_tested
+
+    if settings.confidence is not None and not any(map(is_tested, run.gates)):
+        raise UsageError(f"{flag} has no gate on pass_rate or mean_reward", advice="add one, or leave it away")
+    return StopWhenDecided(run.gates, confidence=settings.confidence, report_only=settings.report_only)
+
+
+def plan_run(run: BenchSession, items: Sequence[RolloutItem]) -> None:
+    """Tell the rule which rollouts there are; those that never block are none of its business."""
+    if run.stop_rule is None:
+        return
+    from pytest_benchflow.jobs import Labels, Planned
+
+    counted = [item for item in items if item.get_closest_marker("bf_quarantine") is None]
+    run.stop_rule.begin(
+        [
+            Planned(
+                item.nodeid,
+                Labels(
+                    item.summary.name,
+                    item.cell.agent,
+                    item.cell.model,
+                    item.cell.scene,
+                    run.sandbox_name,
+                    item.summary.difficulty,
+                    item.summary.category,
+                    item.summary.tags,
+                    (str(item.path.parent), item.cell.agent, item.cell.model, item.cell.scene),
+                ),
+            )
+            for item in counted
+        ]
+    )
+    for item in counted:
+        if item.get_closest_marker("skip") is not None:  # it has no rollout that could tell
+            run.stop_rule.add(item.nodeid, "skipped", None)
+
+
+def shuffle_rollouts(run: BenchSession, items: list[pytest.Item]) -> None:
+    """Bring rollouts into an order that has nothing to do with their outcomes: the same in all processes of the run."""
+    from pytest_benchflow.plugin.items import RolloutItem
+
+    places = [place for place, item in enumerate(items) if isinstance(item, RolloutItem)]
+    shuffled = [items[place] for place in places]
+    random.Random(run.run_id).shuffle(shuffled)  # noqa: S311
+    for place, item in zip(places, shuffled, strict=True):
+        items[place] = item
 
 
 def read_baseline(run: BenchSession) -> Sequence[Entry] | None:
@@ -56,14 +119,19 @@ def judge_run(
     n_other_failures: int,
 ) -> Judgement:
     """Return the judgement on a run that would end with a status of pytest's."""
+    from pytest_benchflow.jobs import early_verdicts
+    from pytest_benchflow.plugin.controller import is_of_task_file
     from pytest_benchflow.reporting import judge
 
+    level = run.settings.confidence
+    collected = [entry for entry in entries if is_of_task_file(entry.id)]
     return judge(
         run.gates if entries or run.is_judged_without_rollouts else [],
         entries,
         status=status,
         baseline=run.baseline,
         others=_hook_verdicts(run, entries),
+        tests=None if level is None else early_verdicts(run.gates, collected, level),
         missing=missing,
         n_other_failures=n_other_failures,
         report_only=run.settings.report_only,

@@ -20,6 +20,7 @@ import pytest
 from pytest_benchflow.core.errors import BenchflowError
 from pytest_benchflow.plugin.collection import gc_paused
 from pytest_benchflow.plugin.controller import say_header
+from pytest_benchflow.plugin.gating import plan_run
 from pytest_benchflow.plugin.items import RolloutItem, definitions_of, fixture_info
 from pytest_benchflow.plugin.live import stop_watching, watch_run
 from pytest_benchflow.plugin.outcome import judge
@@ -134,6 +135,7 @@ def rollouts_in_flight(session: pytest.Session, run: BenchSession) -> Iterator[N
     items = [item for item in session.items if isinstance(item, RolloutItem)]
     try:
         with _sigterm_interrupts():
+            plan_run(run, items)
             # A worker learns item by item what it is to run, and the controller has checked that it can.
             if items and _will_run(session) and not run.is_worker:
                 with gc_paused():

@@ -5,20 +5,23 @@ One object for pytest, `bf run` and `bf merge`, so that what is printed and the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pytest_benchflow.core.text import counted
+from pytest_benchflow.core.text import counted, duration
 from pytest_benchflow.jobs import (
     Comparison,
+    EarlyVerdict,
     Gate,
     GateVerdict,
     Labels,
     Outcome,
+    Saved,
     compare,
     comparison_lines,
     evaluate,
     gate_lines,
+    saved_by_stopping,
 )
 
 OK, FAILED, INTERRUPTED, INTERNAL_ERROR, NO_TESTS = 0, 1, 2, 3, 5
@@ -37,6 +40,8 @@ class Judgement:
     """What was selected and never reported."""
     n_unpaid: int = 0
     """How many rollouts did not start because the money was spent."""
+    saved: Saved | None = None
+    """What did not have to run because all was decided."""
     n_other_failures: int = 0
     """Failures that are not of rollouts, which gates do not decide about."""
 
@@ -65,6 +70,8 @@ class Judgement:
             lines += [f"baseline: {first}", *rest]
         if self.n_unpaid:
             lines.append(f"budget: {counted(self.n_unpaid, 'rollout')} did not start, because the money is spent")
+        if self.saved is not None:
+            lines.append(_saving(self.saved))
         return [*lines, *self._last()]
 
     def _last(self) -> list[str]:
@@ -88,24 +95,42 @@ def judge(
     status: int,
     baseline: Sequence[Outcome] | None = None,
     others: Sequence[GateVerdict] = (),
+    tests: Mapping[Gate, EarlyVerdict] | None = None,
     missing: Sequence[str] = (),
     n_other_failures: int = 0,
     report_only: bool = False,
 ) -> Judgement:
-    """Return the judgement on a run: by its gates, and by `others` that are verdicts already.
+    """Return the judgement on a run: by its gates, some of which `tests` may have decided early, and by `others`.
 
     A run that was stopped or has lost something passes no gate: whatever it says so far may change.
     """
-    rest = [Labels.of(one.result) for one in outcomes if one.result.held_back == "budget"]
+    judged = [one for one in outcomes if one.status != "quarantined"]
+    rest = [Labels.of(one.result) for one in judged if one.result.held_back is not None]
     verdicts: list[GateVerdict] = []
     if gates or others:
-        verdicts = evaluate(gates, outcomes, rest=rest, baseline=baseline, report_only=report_only)
+        verdicts = evaluate(gates, outcomes, rest=rest, baseline=baseline, tests=tests, report_only=report_only)
         verdicts = [*verdicts[: len(gates)], *others, *verdicts[len(gates) :]]
         if missing or status not in _DECIDABLE:
             why = f"{counted(len(missing), 'rollout')} never reported" if missing else "the run was stopped"
             verdicts = [_undecided(verdict, why) for verdict in verdicts]
     comparison = None if baseline is None or not outcomes else compare(baseline, outcomes)
-    return Judgement(status, verdicts, comparison, missing, len(rest), n_other_failures)
+    return Judgement(
+        status,
+        verdicts,
+        comparison,
+        missing,
+        n_unpaid=sum(one.result.held_back == "budget" for one in outcomes),
+        saved=saved_by_stopping(outcomes),
+        n_other_failures=n_other_failures,
+    )
+
+
+def _saving(saved: Saved) -> str:
+    cost = "" if not saved.cost_usd else f"${saved.cost_usd:.2f} and "
+    return (
+        f"decided early: {saved.rollouts} of {counted(saved.of, 'rollout')} did not have to start, "
+        f"which saved about {cost}{duration(saved.seconds)} of rollouts"
+    )
 
 
 def _undecided(verdict: GateVerdict, why: str) -> GateVerdict:

@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from pytest_benchflow.core.files import write_atomically
-from pytest_benchflow.jobs import Comparison, GateVerdict, Tally
+from pytest_benchflow.jobs import Comparison, GateVerdict, Saved, Tally
 from pytest_benchflow.rollout import RolloutResult
 
 SCHEMA_VERSION = "1.0"
@@ -71,6 +71,7 @@ class Report(_Record):
     shard: tuple[int, int] | None = Field(default=None, description="which slice of how many it is")
     gates: list[GateVerdict] = Field(default=[], description="what became of the run's gates")
     baseline: Comparison | None = Field(default=None, description="how it compares with an earlier run")
+    saved: Saved | None = Field(default=None, description="what did not have to run because all gates were decided")
     missing: list[str] = Field(default=[], description="rollouts that were selected and never reported")
     failed_tests: int = Field(default=0, description="how many failures were not of rollouts but of ordinary tests")
     summary: list[Group]

@@ -22,6 +22,7 @@ from pytest_benchflow.core.settings import (
     Lines,
     Number,
     PathTo,
+    Probability,
     Source,
     Structure,
     Text,
@@ -463,6 +464,19 @@ class RunSettings:
         "exit status; repeatable",
         option="--bf-gate",
         metavar="EXPR",
+    )
+    stop_when_decided: bool = setting(
+        False,
+        Flag(),
+        "start no more rollouts once no outcome of theirs could change what the gates make of the run",
+        option="--bf-stop-when-decided",
+    )
+    confidence: float | None = setting(
+        None,
+        Probability(),
+        "stop already when that is certain to this level, by a sequential test; shuffles the rollouts",
+        option="--bf-confidence",
+        metavar="P",
     )
     baseline: Path | None = setting(
         None,

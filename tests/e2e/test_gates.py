@@ -198,3 +198,65 @@ def test_a_baseline_is_made_compared_with_and_moved(new_project: Callable[..., P
     moved = project.run("tasks", *baseline, "--bf-update-baseline", "--deselect", str(Path("tasks/t0")))
     assert moved.ret == FAILED
     assert report_of(project, "base.json").summary[0].passed == 0
+
+
+@pytest.fixture(scope="module")
+def many(new_project: Callable[..., Project]) -> Project:
+    """Twelve tasks, of which the first nine pass."""
+    project = new_project()
+    for number in range(12):
+        project.task(f"tasks/t{number:02}", solve="true" if number > 8 else "echo done > done.txt")
+    return project
+
+
+@pytest.mark.parametrize("how", [("--bf-concurrency=1",), ("-n2",)])
+def test_nothing_more_starts_once_all_is_decided(many: Project, how: tuple[str, ...]) -> None:
+    run = many.run("tasks", "--bf-gate=pass_rate >= 0.25", "--bf-stop-when-decided", "--bf-json=r.json", "-rs", *how)
+    assert run.ret == OK
+    report = report_of(many)
+    held = [entry for entry in report.rollouts if entry.result.held_back == "decided"]
+    assert 12 - len(held) >= 3
+    assert len(held) >= 5  # a few were under way in workers
+    assert {entry.status for entry in held} == {"skipped"}
+    assert report.saved is not None
+    assert report.saved.rollouts == len(held)
+    assert f"decided early: {len(held)} of 12 rollouts did not have to start" in run.stdout.str()
+    assert "decided: pass_rate >= 0.25 passes, whatever the rest would give" in run.stdout.str()
+    assert gate_lines(run)[-1] == "gates: passed"
+
+
+def test_a_failed_gate_ends_the_run_early_and_red(many: Project) -> None:
+    gates = ["--bf-gate=rollouts <= 2", "--bf-gate=pass_rate >= 0"]
+    run = many.run("tasks", *gates, "--bf-stop-when-decided", "--bf-concurrency=1")
+    assert run.ret == FAILED
+    first, second, last = gate_lines(run)
+    assert first.startswith("gate failed")
+    assert second.startswith("gate passed")
+    assert last == "gates: not passed (1 of 2)"
+    assert "9 of 12 rollouts did not have to start" in run.stdout.str()
+
+
+@pytest.mark.parametrize("how", [("--bf-concurrency=1",), ("-n2",)])
+def test_a_confidence_shuffles_and_decides_earlier(many: Project, how: tuple[str, ...]) -> None:
+    options = ["--bf-gate=pass_rate >= 0.4", "--bf-trials=5", "--bf-confidence=0.9", "--bf-json=r.json", "-v"]
+    run = many.run("tasks", *options, *how)
+    assert run.ret == OK
+    report = report_of(many)
+    ran = [entry for entry in report.rollouts if entry.result.held_back is None]
+    assert 4 <= len(ran) < 58
+    assert len({entry.result.task_name for entry in ran}) > 1  # in the order of collection, t00 comes five times first
+    assert report.gates[0].outcome == "passed"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--bf-stop-when-decided"], "--bf-stop-when-decided has no gate to decide; give --bf-gate"),
+        (["--bf-confidence=0.9", "--bf-gate=errors == 0"], "--bf-confidence has no gate on pass_rate or mean_reward"),
+        (["--bf-confidence=95", "--bf-gate=errors == 0"], "give a number above 0 and below 1"),
+    ],
+)
+def test_stopping_early_needs_something_to_decide(many: Project, options: list[str], message: str) -> None:
+    run = many.run("tasks", *options)
+    assert run.ret == pytest.ExitCode.USAGE_ERROR
+    assert message in run.stderr.str()
