@@ -7,7 +7,7 @@ BIN = $(VENV)/bin
 # Hundreds of tests start Python: without bytecode each would compile the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-agents test-faults wheel-test lint bench docs clean
+.PHONY: demo test test-agents test-faults wheel-test lint bench docs site clean
 
 demo: $(VENV)/.demo
 	$(BIN)/pytest tasks --bf-sandbox local
@@ -40,6 +40,10 @@ bench: $(VENV)/.test
 # The table of options and the JSON Schemas, after a change of settings, results or reports.
 docs: $(VENV)/.test
 	$(BIN)/python docs/generate.py
+
+# The pages of docs/ with navigation and search, in build/site.
+site: $(VENV)/.test
+	$(BIN)/mkdocs build --strict --quiet
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache build dist

@@ -18,6 +18,7 @@ import pytest
 from project import Project
 
 from pytest_benchflow.agents import Quirks, list_agents, parse_manifest
+from pytest_benchflow.cli.main import make_parser
 from pytest_benchflow.plugin.options import OPTIONS, markdown_table
 from pytest_benchflow.providers.providers import PROVIDERS
 from pytest_benchflow.reporting import Report
@@ -99,6 +100,48 @@ def test_the_library_example_of_the_readme_works(demo: Project) -> None:
     assert "1.0" in run_script(
         demo, f"import asyncio\nasync def main():\n{body}\n    print(result.reward)\nasyncio.run(main())"
     )
+
+
+def test_the_pages_build_a_site_without_broken_links(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "site/quickstart/index.html").exists()
+
+
+def test_the_quick_start_works_as_written(new_project: Callable[..., Project]) -> None:
+    project = new_project(ini="[pytest]\n")
+    page = (ROOT / "docs/quickstart.md").read_text()
+    commands = [line for block in re.findall(r"```console\n(.*?)```", page, re.DOTALL) for line in block.splitlines()]
+    init, green, failing, listing, gated = commands
+    words = [str(Path(sys.executable).with_name("bf")), *shlex.split(init)[1:]]
+    subprocess.run(words, cwd=project.root, env=project.environment(), check=True, capture_output=True, timeout=60)
+    done = project.run(*shlex.split(green)[1:])
+    assert done.ret == pytest.ExitCode.OK
+    done.stdout.fnmatch_lines(["oracle  1 of 1  100% (21%–100%)  1.00    *"])
+    done = project.run(*shlex.split(failing)[1:])
+    assert done.ret == pytest.ExitCode.TESTS_FAILED
+    done.stdout.fnmatch_lines(["reward 0.00 is below 1.00 · jobs/*", "failed answer_exists", "failed answer_is_right"])
+    assert (project.root / "report.html").stat().st_size > 50_000
+    done = project.run(*shlex.split(listing)[1:], env=KEYS)
+    assert done.stdout.str().count("  ready") == 6
+    done = project.run(*shlex.split(gated)[1:])
+    assert done.ret == pytest.ExitCode.OK
+    gate = next(line for line in page.splitlines() if line.startswith("gate passed"))
+    assert gate in done.outlines
+    assert "gates: passed" in done.outlines
+
+
+def test_every_command_and_option_that_the_pages_name_exists() -> None:
+    pages = {page.name: page.read_text() for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]}
+    known = {str(option.option) for option in OPTIONS}
+    for name, page in pages.items():
+        assert not {*re.findall(r"(?<![\w-])--bf-[a-z-]+[a-z]", page)} - known, name
+        for block in re.findall(r"```console\n(.*?)```", page, re.DOTALL):
+            for line in block.splitlines():
+                if line.startswith("bf "):
+                    words = shlex.split(line.partition(" #")[0].partition(" > ")[0])[1:]
+                    make_parser().parse_args(words[: words.index("--")] if "--" in words else words)
 
 
 def test_the_table_of_failures_is_generated() -> None:

@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status; a reader that stops reading, as in `bf … | head`, ends it quietly."""
     words, command = _split_command(sys.argv[1:] if argv is None else argv)
     try:
-        status = _run(_parser().parse_args(words), command)
+        status = _run(make_parser().parse_args(words), command)
         sys.stdout.flush()
     except BenchflowError as error:
         print(f"bf: {error}", file=sys.stderr)
@@ -88,7 +88,8 @@ def _shell(options: argparse.Namespace, command: Sequence[str]) -> int:
     )
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command."""
     parser = argparse.ArgumentParser(prog="bf", description="Agent benchmarks; to run them use pytest.")
     parser.add_argument("--version", action="version", version=f"pytest-benchflow {version('pytest-benchflow')}")
     commands = parser.add_subparsers(dest="command", required=True)
