@@ -315,6 +315,26 @@ async def test_an_image_can_be_copied_from_without_a_stage(start: StartSandbox, 
     assert [note.partition(" has ")[0] for note in sandbox.notes][1:] == ["COPY --from=python:3"]
 
 
+@pytest.mark.parametrize(
+    ("image", "place"),
+    [("images.example/astral-sh/uv", "/uv"), ("astral-sh/uv:python3.12-bookworm", "/usr/local/bin/uv")],
+)
+def test_uv_of_the_host_is_taken_where_no_version_is_asked_for(home: Path, image: str, place: str) -> None:
+    host = {**environ(home), "PATH": str(home / "bin")}
+    for name in ("uv", "uvx"):
+        put(home / "bin" / name)
+    stand_in = find_stand_in(image, host)
+    assert stand_in.note.endswith("has uv of this host")
+    assert [(tree.source, tree.target) for tree in stand_in.files[-1].trees] == [
+        (str(home / "bin/uv"), place),
+        (str(home / "bin/uvx"), f"{place}x"),
+    ]
+    assert "PyPI" not in stand_in.note
+    assert "0.8.14" in find_stand_in("astral-sh/uv:0.8.14", host).note
+    (home / "bin/uvx").unlink()
+    assert find_stand_in(image, host).note.endswith("as PyPI has it")
+
+
 async def test_a_cache_of_a_build_is_only_a_matter_of_speed(start: StartSandbox, environment: Write) -> None:
     text = "FROM debian\nRUN --mount=type=cache,target=/root/.cache --mount=type=cache,target=/v echo on > /done\n"
     assert await output(await start(environment_dir=environment(text)), "cat /done") == "on\n"

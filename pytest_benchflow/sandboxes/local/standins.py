@@ -373,4 +373,5 @@ def _stand_in_uv(image: Image, environ: Mapping[str, str]) -> StandIn:
 def _beside(program: str) -> list[str]:
     """Return uv and the uvx beside it; empty if they are not both programs of their own."""
     paths = [os.path.realpath(path) for path in (program, f"{program}x")]
-    return paths if [os.path.basename(path) for path in paths] == ["uv", "uvx"] else []
+    names = [os.path.basename(path) for path in paths if os.path.isfile(path)]
+    return paths if names == ["uv", "uvx"] else []
