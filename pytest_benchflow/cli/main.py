@@ -15,6 +15,7 @@ from pytest_benchflow.cli.completion import add_completion
 from pytest_benchflow.cli.conversions import add_conversions
 from pytest_benchflow.cli.evaluations import add_evaluations
 from pytest_benchflow.cli.exports import add_exports
+from pytest_benchflow.cli.judge import add_judge
 from pytest_benchflow.cli.merge import add_merge
 from pytest_benchflow.cli.reports import add_reports
 from pytest_benchflow.cli.watch import add_watch
@@ -113,8 +114,11 @@ def make_parser() -> argparse.ArgumentParser:
     add_exports(commands)
     add_completion(commands, parser)
     add_merge(commands)
-    schema = commands.add_parser("schema", help="print the JSON Schema of the --bf-json report, or of rollout files")
-    schema.add_argument("of", nargs="?", choices=("report", "rollout"), default="report")
+    add_judge(commands)
+    schema = commands.add_parser(
+        "schema", help="print the JSON Schema of the --bf-json report, of rollout files or of rubrics"
+    )
+    schema.add_argument("of", nargs="?", choices=("report", "rollout", "rubric"), default="report")
     cleanup = commands.add_parser("cleanup", help="list what dead runs have left; removes nothing without --yes")
     cleanup.add_argument("--yes", action="store_true", help="remove what is listed")
     cleanup.add_argument("--all", action="store_true", help="also what was kept on purpose or is in use by a live run")
@@ -225,7 +229,8 @@ def _schema(of: str) -> int:
 
     from pytest_benchflow.reporting import Report
     from pytest_benchflow.rollout import rollout_schema
+    from pytest_benchflow.verify import rubric_schema
 
-    schema = rollout_schema() if of == "rollout" else Report.model_json_schema()
-    print(json.dumps(schema, indent=2, ensure_ascii=False))
+    schemas = {"report": Report.model_json_schema, "rollout": rollout_schema, "rubric": rubric_schema}
+    print(json.dumps(schemas[of](), indent=2, ensure_ascii=False))
     return 0

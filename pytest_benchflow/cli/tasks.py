@@ -30,6 +30,7 @@ def check(paths: Sequence[Path], *, strict: bool, run: SelfTestOptions | None = 
         problems: Sequence[Problem]
         try:
             task = load_task(directory, strict=strict)
+            _read_rubrics(task)
         except TaskError as error:
             problems = error.problems
             broken += 1
@@ -51,6 +52,16 @@ def check(paths: Sequence[Path], *, strict: bool, run: SelfTestOptions | None = 
     from pytest_benchflow.cli.self_test import run_self_test
 
     return max(status, run_self_test(good, run))
+
+
+def _read_rubrics(task: Task) -> None:
+    """Raise what is wrong with the rubrics of judges."""
+    rubrics = [step.verifier.rubric for step in task.steps if step.verifier.rubric is not None]
+    if rubrics:
+        from pytest_benchflow.verify import load_rubric
+
+        for rubric in dict.fromkeys(rubrics):
+            load_rubric(rubric)
 
 
 def _line(problem: Problem) -> str:

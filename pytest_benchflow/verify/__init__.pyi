@@ -1,3 +1,6 @@
+from .calibration import Calibration as Calibration
+from .calibration import calibrate as calibrate
+from .calibration import load_cases as load_cases
 from .criteria import CriterionScore as CriterionScore
 from .criteria import JudgeRecord as JudgeRecord
 from .criteria import combined as combined
@@ -16,6 +19,7 @@ from .judge_verifier import JudgeSetup as JudgeSetup
 from .judge_verifier import JudgeVerifier as JudgeVerifier
 from .judge_verifier import judge_endpoint as judge_endpoint
 from .judge_verifier import judge_setup as judge_setup
+from .judge_verifier import rubric_background as rubric_background
 from .rewards import Checks as Checks
 from .rewards import primary_reward as primary_reward
 from .rewards import read_checks as read_checks

@@ -81,9 +81,8 @@ def judge_setup(step: TaskStep, variables: Mapping[str, str], *, model: str | No
     background = Background(
         task=step.instruction,
         context=table.context if table is not None else "",
-        reference=_beside(rubric.reference, step, "reference", rubric),
-        instructions=_beside(rubric.instructions, step, "instructions", rubric).replace("{criteria}", "the criteria"),
     )
+    background = rubric_background(rubric, background, step.tests_dirs)
     kind = "deliverables" if table is None else table.input_type
     if kind != "deliverables":
         rubric = replace(rubric, final_message=True, trajectory=rubric.trajectory or kind == "trajectory")
@@ -103,13 +102,26 @@ def judge_endpoint(model: str, variables: Mapping[str, str]) -> ModelEndpoint:
     return endpoint
 
 
-def _beside(name: str | None, step: TaskStep, key: str, rubric: JudgeRubric) -> str:
-    """Return the text of a file that the rubric names: beside it, or where it would be in the sandbox."""
+def rubric_background(
+    rubric: JudgeRubric, background: Background | None = None, folders: Sequence[Path] = ()
+) -> Background:
+    """Return the background with the files that the rubric names: beside it, or in one of the folders."""
+    return replace(
+        background or Background(),
+        reference=_beside(rubric.reference, folders, "reference", rubric),
+        instructions=_beside(rubric.instructions, folders, "instructions", rubric).replace(
+            "{criteria}", "the criteria"
+        ),
+    )
+
+
+def _beside(name: str | None, folders: Sequence[Path], key: str, rubric: JudgeRubric) -> str:
+    """Return the text of a file that the rubric names; it may say where that would be in the sandbox."""
     if name is None:
         return ""
     assert rubric.file is not None
     inside = name.removeprefix("/tests/").removeprefix("/verifier/")
-    places = [Path(rubric.file).parent / inside, *(directory / inside for directory in step.tests_dirs)]
+    places = [Path(rubric.file).parent / inside, *(directory / inside for directory in folders)]
     path = next((place for place in places if not inside.startswith("/") and place.is_file()), None)
     if path is None:
         fix = f"put it beside {Path(rubric.file).name}"

@@ -161,6 +161,11 @@ def _verdict(key: str, entry: object, criterion: Criterion) -> Verdict:
     return Verdict(raws[0], criterion.value(raws[0]), printable(next(reasons, "")).strip()[:_MAX_REASON])
 
 
+def verdict_value(label: object, criterion: Criterion) -> float:
+    """Return the score of a label, which is anything that the judge may answer."""
+    return criterion.value(_raw(criterion.name, label, criterion))
+
+
 def _raw(key: str, value: object, criterion: Criterion) -> bool | float:
     if criterion.kind == "binary":
         return _yes_or_no(key, value)
