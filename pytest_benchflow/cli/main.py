@@ -17,6 +17,7 @@ from pytest_benchflow.cli.evaluations import add_evaluations
 from pytest_benchflow.cli.exports import add_exports
 from pytest_benchflow.cli.judge import add_judge
 from pytest_benchflow.cli.merge import add_merge
+from pytest_benchflow.cli.regrade import add_regrade
 from pytest_benchflow.cli.reports import add_reports
 from pytest_benchflow.cli.watch import add_watch
 from pytest_benchflow.core.errors import BenchflowError
@@ -104,6 +105,7 @@ def make_parser() -> argparse.ArgumentParser:
     add_bundle_verbs(agents, _days, _KEPT_DAYS)
     add_evaluations(commands)
     add_watch(commands)
+    add_regrade(commands)
     metrics = commands.add_parser("metrics", help="count what the results below a directory say")
     metrics.add_argument("directory", type=Path, metavar="DIR", help="a job, or a folder of jobs")
     metrics.add_argument("-b", "--benchmark", default="", metavar="NAME", help="its name in the output")

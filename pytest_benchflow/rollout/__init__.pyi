@@ -12,6 +12,8 @@ from .files.model import RolloutFile as RolloutFile
 from .files.schema import rollout_schema as rollout_schema
 from .recorder import utc_now as utc_now
 from .recorder import write_json as write_json
+from .regrade import regrade as regrade
+from .regrade import regrade_config as regrade_config
 from .resources import Resources as Resources
 from .result import TRAJECTORY as TRAJECTORY
 from .result import Attempt as Attempt

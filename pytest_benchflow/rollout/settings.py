@@ -284,6 +284,15 @@ class RolloutSettings:
     )
     """Whether to list what the agent changed or deleted outside the workspace."""
 
+    save_workspace: bool = setting(
+        False,
+        Flag(),
+        "keep what agents leave in their workspace, so that bf regrade can verify it again",
+        option="--bf-save-workspace",
+        decides=False,
+    )
+    """Whether to keep the workspace after the agent as `workspace.tar.gz` in the rollout's directory."""
+
 
 @declaration(frozen=True, kw_only=True)
 class RunSettings:

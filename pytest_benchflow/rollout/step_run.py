@@ -121,6 +121,8 @@ class StepRun:
             if not separate:
                 return self._blame_agent(error)
             self._links = ("/logs",)
+        if self.config.save_workspace and not separate:
+            await self._save_workspace()
         entries = await self._collect(ends_main=separate and self.is_last)
         into = self.output / "verifier"
         try:
@@ -136,6 +138,22 @@ class StepRun:
         if not separate and not self.is_last:
             await verifier.clear()
         return verified
+
+    async def verify_artifacts(self, entries: list[ArtifactEntry]) -> Verification:
+        """Run the hidden tests of a separate verifier on artifacts that are in the step's directory already."""
+        try:
+            return await self._verifier(await self._fresh_sandbox(entries)).run(self.output / "verifier")
+        finally:
+            self.recorder.verifier_tail = output_tail(self.output / "verifier")
+            await self.stop()
+
+    async def _save_workspace(self) -> None:
+        """Keep what the agent left; its workspace is not worth an error where it cannot be kept."""
+        from pytest_benchflow.rollout.workspace import save_workspace
+
+        note = await save_workspace(self.sandbox, self.output, self.recorder.redactor)
+        if note is not None:
+            self.recorder.notes.append(note)
 
     async def _log_links(self) -> tuple[str, ...]:
         """Return which directories for logs are links now; a sandbox that lives and has no shell left is spoiled."""

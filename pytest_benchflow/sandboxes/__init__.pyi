@@ -1,3 +1,6 @@
+from .archive import ArchiveLimits as ArchiveLimits
+from .archive import pack_dir as pack_dir
+from .archive import unpack_dir as unpack_dir
 from .base import Backend as Backend
 from .base import BackendOption as BackendOption
 from .base import Capabilities as Capabilities
