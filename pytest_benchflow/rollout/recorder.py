@@ -6,7 +6,7 @@ import errno
 import json
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -25,6 +25,7 @@ from pytest_benchflow.rollout.result import (
     Attempt,
     CheckSummary,
     ErrorInfo,
+    FrameEntry,
     RolloutResult,
     StepResult,
     Tokens,
@@ -35,7 +36,7 @@ from pytest_benchflow.verify import combined, event_line, primary_reward, reward
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout.config import RolloutConfig
-    from pytest_benchflow.sandboxes import Sandbox
+    from pytest_benchflow.sandboxes import FileChange, Sandbox
     from pytest_benchflow.tasks import Task, TaskStep
     from pytest_benchflow.verify import CriterionScore, Finding, JudgeRecord, RewardEvent, Verification
 
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 N = TypeVar("N", int, float)
 
 _SHOWN_FILES = 5
+_MAX_FRAME = 2_000
 _MAX_ATTEMPTS = 10_000
 MAX_TRAJECTORY = 128 << 20
 """Characters of a trajectory; hours of work leave a few percent of that."""
@@ -157,6 +159,8 @@ class Recorder:
         """Earlier attempts at the same rollout."""
         self.findings: list[Finding] = []
         """The defences that the rollout tripped."""
+        self.frame: Sequence[FileChange] | None = None
+        """What the agent changed outside the workspace, if somebody wants to know."""
         self.error: ErrorInfo | None = None
         self.skipped: str | None = None
         self.is_cancelled = False
@@ -319,6 +323,7 @@ class Recorder:
             ],
             integrity_policy=self.config.integrity,
             hardening_off=self._opt_outs(),
+            frame=None if self.frame is None else [_frame_entry(change) for change in self.frame[:_MAX_FRAME]],
             notes=[*map(redact, self.notes)],
             timing={**self.timing, "total": round(time.monotonic() - self._start, 4)},
             started_at=self._started_at,
@@ -411,6 +416,10 @@ class Recorder:
 def _redacted(error: ErrorInfo, redact: Callable[[str], str]) -> ErrorInfo:
     advice = error.advice and redact(error.advice)
     return error.model_copy(update={"message": redact(error.message), "advice": advice})
+
+
+def _frame_entry(change: FileChange) -> FrameEntry:
+    return FrameEntry(path=change.path.encode("utf-8", "replace").decode(), change=change.kind)
 
 
 def _stages(timing: Mapping[str, float]) -> dict[str, float]:

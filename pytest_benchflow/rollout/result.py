@@ -86,6 +86,13 @@ class Attempt(_Record):
     seconds: float | None = None
 
 
+class FrameEntry(_Record):
+    """A file outside the task's workspace that is not what it was before the agent."""
+
+    path: str
+    change: Literal["added", "changed", "deleted"]
+
+
 class RolloutResult(_Record):
     """The outcome of one rollout."""
 
@@ -137,6 +144,9 @@ class RolloutResult(_Record):
     integrity: list[Finding] = Field(default=[], description="the defences that the rollout tripped, with evidence")
     integrity_policy: Literal["report", "fail"] = Field(
         default="report", description="whether a rollout that tripped a defence fails whatever its reward"
+    )
+    frame: list[FrameEntry] | None = Field(
+        default=None, description="what the agent changed outside the workspace, if it was asked for"
     )
     hardening_off: list[str] = Field(default=[], description="the defences that the task opted out of")
     notes: list[str] = Field(default=[], description="facts about the sandbox and the rollout that explain the result")

@@ -191,6 +191,7 @@ class Rollout:
         async with self._phase("install_agent"):
             sessions = AgentSessions(self._require_step_run(), self._role_agents, self.task)
             await sessions.install()
+            await self._require_step_run().watch(sessions.agent_users)
             self._sessions = sessions
 
     async def connect(self) -> Session:
@@ -253,7 +254,7 @@ class Rollout:
         await sessions.end()
         async with self._phase("soft_verify"):
             self._n_soft += 1
-            return await step_run.soft_verify(step_run.output / "rounds" / str(self._n_soft))
+            return await step_run.soft_verify(step_run.output / "rounds" / str(self._n_soft), self._n_soft)
 
     async def rehearse_verification(self, into: Path) -> SoftVerification:
         """Run the hidden tests as at the end, into a new directory, while the agent's session stays open."""
@@ -309,8 +310,7 @@ class Rollout:
         """Prepare a step, unless it is the first one, which start() has prepared."""
         step_run = self._require_step_run()
         if step is not step_run.step:
-            async with self._phase("start"):
-                step_run.step = step
+            async with self._phase("start"), step_run.begin(step):
                 await step_run.set_network(self.task.config.environment.network)
                 await prepare_step(step_run.sandbox, step, self.config)
                 if step.workdir_dir is not None:

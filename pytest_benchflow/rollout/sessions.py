@@ -22,6 +22,7 @@ from pytest_benchflow.core.types import Event
 from pytest_benchflow.rollout.config import prompt_limit
 from pytest_benchflow.rollout.setup import SandboxUser, create_reader, create_user, existing_user, kill_processes
 from pytest_benchflow.rollout.step_run import StepRun
+from pytest_benchflow.verify import AgentUser
 
 if TYPE_CHECKING:
     from pytest_benchflow.core.network import Endpoint
@@ -189,6 +190,16 @@ class AgentSessions:
             role_agent = next(role_agent for role_agent in self._role_agents.all if role_agent.agent is agent)
             await self._install(role_agent)
 
+    @property
+    def agent_users(self) -> list[AgentUser]:
+        """The users that agents run as; one that only runs the task's own solution is trusted."""
+        trusted = [
+            AgentUser(self._work.step.agent_user, "/root", is_trusted=True)
+            for agent in self._role_agents.agents
+            if agent.runs_as_task_user
+        ]
+        return [*(AgentUser(user.name, user.home) for user in self._users.values()), *trusted]
+
     async def connect(self, role: Role, scene: str | None = None, skills_dir: str | Path | None = None) -> Session:
         """Open a session for a role, in place of the one that is open."""
         await self.disconnect()
@@ -223,6 +234,8 @@ class AgentSessions:
     async def end(self) -> None:
         """End the session and every process that agents have left behind."""
         await self.disconnect()
+        if await self._work.end_programs():
+            return
         for user in self._users.values():
             if user.is_ours:
                 await kill_processes(self._work.sandbox, str(user.name))

@@ -16,6 +16,7 @@ from pytest_benchflow.configfile import resolve_env
 from pytest_benchflow.core.errors import BenchflowError, BuildError, Category, SandboxError, UsageError
 from pytest_benchflow.rollout.config import UNLIMITED_AGENT_SEC, agent_limit
 from pytest_benchflow.sandboxes import (
+    OWN_ENV,
     Limits,
     SandboxSpec,
     empty_dirs_script,
@@ -40,9 +41,10 @@ _STEP_TIMEOUT_SEC = 180.0
 _DEPS = "_deps"
 
 # One command for all of it, since every exec costs; the prompt comes through standard input.
-_PREPARE_STEP = f"""
-mkdir -p /logs/agent /logs/verifier /logs/artifacts && chmod 777 /logs/verifier /logs/artifacts || exit 1
-{empty_dirs_script("/logs/agent")}
+_PREPARE_STEP = """
+mkdir -p /logs/agent /logs/verifier /logs/artifacts || exit 1
+chmod 777 /logs/artifacts && chmod {results} /logs/verifier || exit 1
+{emptied}
 cat >/instruction.md
 """
 
@@ -179,7 +181,9 @@ async def prepare_environment(
 async def prepare_step(sandbox: Sandbox, step: TaskStep, config: RolloutConfig) -> None:
     """Put the prompt and the files of a step in place, and wait until the environment is ready."""
     prompt = step.instruction.encode()
-    await exec_checked(sandbox, _PREPARE_STEP, "prepare the workspace", stdin=prompt, timeout_sec=_STEP_TIMEOUT_SEC)
+    results = "755" if step.verifier.hardening.does("protect_logs") else "777"
+    script = _PREPARE_STEP.format(results=results, emptied=empty_dirs_script("/logs/agent"))
+    await exec_checked(sandbox, script, "prepare the workspace", stdin=prompt, timeout_sec=_STEP_TIMEOUT_SEC)
     if step.workdir_dir is not None:
         await sandbox.upload_dir(step.workdir_dir, sandbox.workdir)
         if (step.workdir_dir / "setup.sh").exists():
@@ -384,7 +388,7 @@ async def _create(sandbox: Sandbox, name: str, work: str, before: str, timeout_s
         user=shlex.quote(name), work=shlex.quote(work), guarded=shlex.quote(sandbox.workdir)
     )
     try:
-        done = await sandbox.exec(script, user=0, cwd="/", timeout_sec=timeout_sec)
+        done = await sandbox.exec(script, user=0, cwd="/", env=OWN_ENV, timeout_sec=timeout_sec)
     except TimeoutError:
         raise SandboxError(
             f"the sandbox user {name!r} was not ready within {timeout_sec:g} s",

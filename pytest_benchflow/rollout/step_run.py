@@ -27,8 +27,8 @@ from pytest_benchflow.rollout.config import verifier_limit
 from pytest_benchflow.rollout.judging import verifier_env
 from pytest_benchflow.rollout.recorder import write_text
 from pytest_benchflow.rollout.setup import run_command, run_setup_commands, verifier_spec, wait_until_healthy
-from pytest_benchflow.sandboxes import MAIN, service_of, stop_main
-from pytest_benchflow.verify import OUTPUT, EnvironmentSpoiled, Finding, Verification, Verifier, output_tail
+from pytest_benchflow.sandboxes import MAIN, OWN_ENV, service_of, stop_main
+from pytest_benchflow.verify import OUTPUT, EnvironmentSpoiled, Finding, Guard, Verification, Verifier, output_tail
 
 if TYPE_CHECKING:
     from pytest_benchflow.core.network import Network
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pytest_benchflow.rollout.recorder import Recorder
     from pytest_benchflow.sandboxes import Backend, HasNetwork, Sandbox
     from pytest_benchflow.tasks import CollectHook, Task, TaskStep
-    from pytest_benchflow.verify import JudgeSetup, JudgeVerifier
+    from pytest_benchflow.verify import AgentUser, JudgeSetup, JudgeVerifier
 
 
 _RECOVER_TIMEOUT_SEC = 30.0
@@ -85,6 +85,8 @@ class StepRun:
     _copied: TaskStep | None = field(default=None, init=False)
     _links: tuple[str, ...] = field(default=(), init=False)
     """Directories for logs that the agent replaced by links, which are not followed."""
+    _guard: Guard | None = field(default=None, init=False)
+    _verifier_guard: Guard | None = field(default=None, init=False)
     is_spoiled: bool = field(default=False, init=False)
     """Whether the agent left an environment that no later step could work in."""
 
@@ -111,12 +113,46 @@ class StepRun:
             await cast("HasNetwork", self.sandbox).set_network(network)
         self._network = network
 
+    async def watch(self, users: Sequence[AgentUser]) -> None:
+        """Remember what the sandbox is before its agents start, so that the verifier will find the same."""
+        self._guard = Guard(self.sandbox, self.step.verifier.hardening, users, lists_changes=self.config.frame)
+        await self._guard.watch(self.step)
+
+    @asynccontextmanager
+    async def begin(self, step: TaskStep) -> AsyncIterator[None]:
+        """Make `step` the current one; what comes into the sandbox inside the context is the task's."""
+        if self._guard is not None:
+            await self._guard.step_over(self.step)
+        self.step = step
+        yield
+        if self._guard is not None:
+            self._guard.hardening = step.verifier.hardening
+            await self._guard.watch_next(step)
+
+    async def end_programs(self) -> bool:
+        """Kill everything that agents have left running; False if the sandbox leaves that to a command inside."""
+        return self._guard is not None and await self._guard.end_programs()
+
+    async def _clean(self, *, round: int | None = None) -> None:
+        """Take away what the agents put in the verifier's way, and record what that was; a judge sees all of it."""
+        if self._guard is not None and self.step.name not in self.judges:
+            self.recorder.findings += await self._guard.clean(self.step, round=round)
+
+    async def _restore_system(self) -> None:
+        if self._guard is not None:
+            if self.config.frame:
+                self.recorder.frame = await self._guard.changes()
+            if self.step.name not in self.judges:
+                self.recorder.findings += await self._guard.restore_system(self.step)
+
     async def verify(self) -> Verification:
         """Copy the agent's logs and artifacts out, then run the hidden tests, here or in a sandbox of their own."""
         separate = self.step.verifier.mode == "separate"
         await self.set_network(self.task.config.environment.network if separate else self.step.verifier.network)
         try:
+            await self._restore_system()
             self._links = await self._log_links()
+            await self._clean()
         except EnvironmentSpoiled as error:
             if not separate:
                 return self._blame_agent(error)
@@ -158,7 +194,7 @@ class StepRun:
     async def _log_links(self) -> tuple[str, ...]:
         """Return which directories for logs are links now; a sandbox that lives and has no shell left is spoiled."""
         try:
-            done = await self.sandbox.exec(_LOOK, user=0, cwd="/", timeout_sec=_LOOK_TIMEOUT_SEC)
+            done = await self.sandbox.exec(_LOOK, user=0, cwd="/", env=OWN_ENV, timeout_sec=_LOOK_TIMEOUT_SEC)
         except TimeoutError:
             raise SandboxError(f"the sandbox did not answer within {_LOOK_TIMEOUT_SEC:g} s") from None
         except SandboxError as error:
@@ -207,10 +243,10 @@ class StepRun:
         lowest = self.step.verifier.reward_range
         return Verification({"reward": 0.0 if lowest is None else lowest[0]}, None)
 
-    async def soft_verify(self, into: Path) -> SoftVerification:
+    async def soft_verify(self, into: Path, round: int) -> SoftVerification:
         """Run the hidden tests between two rounds; what keeps them from giving a reward is returned, not raised."""
         try:
-            verification, error = await self._verify_and_clear(into), None
+            verification, error = await self._verify_and_clear(into, round), None
         except (VerifierError, RewardError) as caught:
             verification, error = None, str(caught)
         return SoftVerification(verification, _read_output(into), error)
@@ -225,8 +261,10 @@ class StepRun:
 
     async def _verify_beside(self, into: Path) -> Verification:
         if self.step.verifier.mode != "separate":
+            await self._clean()
             async with self._network_of_verifier():
-                return await self._verifier(self.sandbox).run(into)
+                # Programs of whoever is at work in the sandbox go on.
+                return await self._verifier(self.sandbox, settles=False).run(into)
         await asyncio.to_thread(shutil.rmtree, self.output / "artifacts", ignore_errors=True)
         entries = await self._collect(ends_main=False)
         try:
@@ -234,9 +272,11 @@ class StepRun:
         finally:
             await self.stop()
 
-    async def _verify_and_clear(self, into: Path) -> Verification:
+    async def _verify_and_clear(self, into: Path, round: int) -> Verification:
         if self.step.verifier.mode == "separate":
             raise VerifierError("a task with a separate verifier cannot be verified between rounds")
+        await self._restore_system()
+        await self._clean(round=round)
         verifier = self._verifier(self.sandbox)
         async with self._network_of_verifier():
             try:
@@ -353,7 +393,13 @@ class StepRun:
         self._verifier_sandbox = sandbox = self.backend.create(spec)
         await sandbox.start()
         await self._set_up(sandbox)
+        guard = Guard(sandbox, self.step.verifier.hardening, artifacts=[entry.source for entry in entries])
+        await guard.watch(self.step)
+        if self._guard is not None:
+            guard.adopt(self._guard)
         await copy_artifacts_in(sandbox, entries, self.output / "artifacts")
+        self.recorder.findings += await guard.clean(self.step)
+        self._verifier_guard = guard
         return sandbox
 
     async def _set_up(self, sandbox: Sandbox) -> None:
@@ -368,14 +414,20 @@ class StepRun:
             where = f"{self.task.file}: [environment.setup_commands.env]"
             await run_setup_commands(sandbox, self.task.config.environment.setup_commands, where)
 
-    def _verifier(self, sandbox: Sandbox) -> Verifier | JudgeVerifier:
+    def _verifier(self, sandbox: Sandbox, *, settles: bool = True) -> Verifier | JudgeVerifier:
         if (setup := self.judges.get(self.step.name)) is not None:
             return self._judge_verifier(sandbox, setup)
+        guard = self._guard if sandbox is self.sandbox else self._verifier_guard
+        if guard is not None and not guard.is_watching:
+            guard = None
+        hardening = self.step.verifier.hardening
         return Verifier(
             sandbox=service_of(sandbox, self.step.verifier.service),
             step=self.step,
             target=self.task.tests_target,
-            env=verifier_env(self.task, self.step, self.config),
+            env={**(guard.environment() if guard else {}), **verifier_env(self.task, self.step, self.config)},
+            owner=guard.verifier_owner if guard and hardening.does("protect_logs") else None,
+            settle=guard.settle if guard and settles else None,
             timeout_sec=verifier_limit(self.step, self.config),
             upload=self.step.verifier.uploads_tests,
         )

@@ -5,6 +5,8 @@ from .base import Backend as Backend
 from .base import BackendOption as BackendOption
 from .base import Capabilities as Capabilities
 from .base import ExecResult as ExecResult
+from .base import FileChange as FileChange
+from .base import HasCustody as HasCustody
 from .base import HasNetwork as HasNetwork
 from .base import HasServices as HasServices
 from .base import HasTerminals as HasTerminals
@@ -22,6 +24,7 @@ from .build_context import CONTEXT_PREFIX as CONTEXT_PREFIX
 from .dockerfile import with_base as with_base
 from .dockerfile import with_sources as with_sources
 from .helpers import MAIN as MAIN
+from .helpers import OWN_ENV as OWN_ENV
 from .helpers import empty_dirs_script as empty_dirs_script
 from .helpers import exec_checked as exec_checked
 from .helpers import service_of as service_of

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self, runtime_checkable
+from typing import Literal, Protocol, Self, runtime_checkable
 
 from pytest_benchflow.core.network import PUBLIC, Network
 
@@ -52,6 +52,8 @@ class Capabilities:
     """Whether host directories can be mounted read-only, `SandboxSpec.mounts`; without it they are uploaded."""
     terminals: bool = False
     """Whether programs can be given a terminal; such sandboxes are `HasTerminals` too."""
+    custody: bool = False
+    """Whether its programs can be ended, and files compared with the image, by no program inside: `HasCustody` too."""
     survives_runner: bool = False
     """Whether a sandbox stopped with `delete=False` outlives its runner."""
 
@@ -213,6 +215,30 @@ class HasServices(Protocol):
 
     async def stop_main(self) -> None:
         """End the sandbox itself with all that runs in it, but none of its services; `stop` then ends those."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """A path whose file is not the image's any more."""
+
+    path: str
+    kind: Literal["added", "changed", "deleted"]
+
+
+class HasCustody(Protocol):
+    """What a sandbox can do beyond `Sandbox` if its `capabilities.custody` says so, trusting nothing inside."""
+
+    async def end_programs(self, *, keep: Collection[str] = (), uid: int = 0) -> None:
+        """Kill every program but those of `keep`, each NUMBER:START as /proc has them; SandboxError if one survives.
+
+        The others are killed whatever they do about it; `uid` is whose they are, if they are not root's.
+        """
+
+    async def changes(self) -> Sequence[FileChange]:
+        """Return what differs from the image, mounts left out; directories only where they are new or gone."""
+
+    async def restore_files(self, paths: Collection[str]) -> None:
+        """Make regular files and links what they are in the image, or remove them if it has none."""
 
 
 @runtime_checkable

@@ -69,12 +69,47 @@ async def exec_checked(
     A command that takes too long is a SandboxError; for one that fails, `error` makes the exception of its message.
     """
     try:
-        result = await sandbox.exec(script, user=user, cwd=cwd, stdin=stdin, timeout_sec=timeout_sec)
+        result = await sandbox.exec(script, user=user, cwd=cwd, env=OWN_ENV, stdin=stdin, timeout_sec=timeout_sec)
     except TimeoutError:
         raise SandboxError(f"could not {purpose} within {timeout_sec:g} s") from None
     if result.return_code:
         raise error(f"could not {purpose}: {one_line(result.stderr, 300) or f'exit status {result.return_code}'}")
     return result
+
+
+#: What commands of ours run with as root, over whatever the image says: an agent may own the files that its variables
+#: lead to. An empty value is as good as none to bash and the dynamic linker.
+OWN_ENV: Mapping[str, str] = {
+    "PATH": "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin",
+    **dict.fromkeys(
+        [
+            "BASH_ENV",
+            "ENV",
+            "CDPATH",
+            "GLOBIGNORE",
+            "LD_PRELOAD",
+            "LD_LIBRARY_PATH",
+            "LD_AUDIT",
+            "LD_DEBUG",
+            "LD_DEBUG_OUTPUT",
+            "LD_PROFILE",
+            "GCONV_PATH",
+            "LOCPATH",
+            "NLSPATH",
+            "GETCONF_DIR",
+            "HOSTALIASES",
+            "RESOLV_HOST_CONF",
+            "TAR_OPTIONS",
+            "PYTHONPATH",
+            "PYTHONSTARTUP",
+            "PYTHONUSERBASE",
+        ],
+        "",
+    ),
+    "PYTHONNOUSERSITE": "1",
+    "LC_ALL": "C",
+    "TMPDIR": "/tmp",  # noqa: S108
+}
 
 
 #: The service that the sandbox itself is.

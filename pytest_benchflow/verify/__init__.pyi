@@ -38,7 +38,10 @@ from .rubric_models import Criterion as Criterion
 from .rubric_models import JudgeRubric as JudgeRubric
 from .submission import Work as Work
 from .verifier import OUTPUT as OUTPUT
-from .verifier import EnvironmentSpoiled as EnvironmentSpoiled
 from .verifier import Verification as Verification
 from .verifier import Verifier as Verifier
 from .verifier import output_tail as output_tail
+from .hardening import AgentUser as AgentUser
+from .hardening import Guard as Guard
+from .spoiled import EnvironmentSpoiled as EnvironmentSpoiled
+from .spoiled import spoiled_error as spoiled_error

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,24 +16,19 @@ from pytest_benchflow.sandboxes import empty_dirs_script, exec_checked, upload_s
 from pytest_benchflow.verify.criteria import CriterionScore
 from pytest_benchflow.verify.reward_details import read_criteria
 from pytest_benchflow.verify.rewards import Checks, read_checks, read_rewards
+from pytest_benchflow.verify.spoiled import spoiled_error
 
 if TYPE_CHECKING:
     from pytest_benchflow.sandboxes import Service
     from pytest_benchflow.tasks import TaskStep
 
 
-class EnvironmentSpoiled(VerifierError):
-    """The agent left an environment in which nothing can be verified: its own failure, not the harness's."""
-
-
 LOGS = "/logs/verifier"
+#: A home for a verifier whose own the agent could write to.
+FRESH_HOME = "/var/lib/benchflow-verifier-home"
 OUTPUT = "test-stdout.txt"
 _STEP_TIMEOUT_SEC = 180.0
 _LOGS_MADE_ANEW = "if [ -L /logs ] || [ ! -d /logs ]; then rm -rf -- /logs && mkdir /logs || exit 1; fi\n"
-_MACHINE_FAULT = re.compile(
-    r"No space left|quota exceeded|Input/output error|Cannot allocate|temporarily unavailable|Too many open files",
-    re.IGNORECASE,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +54,10 @@ class Verifier:
     timeout_sec: float
     upload: bool = True
     """False when the verifier's own image brings the tests along."""
+    owner: str | None = None
+    """Who alone may write the results, as `chown` takes it; None lets everyone."""
+    settle: Callable[[], Awaitable[None]] | None = None
+    """Ends what the tests have started before their results are read: it may be the agent's code."""
 
     async def run(self, into: Path) -> Verification:
         """Run the tests and return the reward; whatever keeps them from giving one is an error, never a zero."""
@@ -70,6 +68,8 @@ class Verifier:
             with suppress(BenchflowError):  # what went wrong first is what the reader has to know
                 await self._collect(into)
             raise
+        if self.settle is not None:
+            await self.settle()
         await self._collect(into)
         ending = _ending(status, into / OUTPUT)
         rewards = read_rewards(into, self.step.verifier.reward_range, ending)
@@ -77,25 +77,37 @@ class Verifier:
 
     async def clear(self) -> None:
         """Take tests and results away again, so that the next step's agent sees neither."""
-        await self._must(empty_dirs_script(LOGS, private=self.target), "clear the verifier's files")
+        script = empty_dirs_script(LOGS, private=self.target) + self._owned("0:0")
+        await self._must(script, "clear the verifier's files")
+
+    def _owned(self, owner: str) -> str:
+        return "" if self.owner is None else f"chown {owner} {LOGS} && chmod 755 {LOGS} || exit 1\n"
 
     async def _prepare(self) -> None:
         workspace = _made_anew(getattr(self.sandbox, "workdir", "/"))
         if not self.upload:
-            script = _LOGS_MADE_ANEW + empty_dirs_script(LOGS) + workspace
-            await self._must(script, "empty /logs/verifier", error=_spoiled)
+            script = _LOGS_MADE_ANEW + empty_dirs_script(LOGS) + workspace + self._owned(self.owner or "")
+            await self._must(script, "empty /logs/verifier", error=spoiled_error)
             return
         script = _LOGS_MADE_ANEW + empty_dirs_script(LOGS, private=self.target) + workspace
+        script += self._owned(self.owner or "")
+        if self.env.get("HOME") == FRESH_HOME:
+            script += (
+                f"rm -rf {FRESH_HOME} && mkdir -m 700 {FRESH_HOME} && chown {self.owner or 0} {FRESH_HOME} || exit 1\n"
+            )
         if self.target != "/tests":
             script += f"\nrm -rf /tests && ln -s {self.target} /tests"
-        await self._must(script, "empty /logs/verifier", error=_spoiled)
+        await self._must(script, "empty /logs/verifier", error=spoiled_error)
         for directory in self.step.tests_dirs:
             await upload_selected(self.sandbox, directory, self.target, self.step.left_out.get(directory, ()))
         if not all(_is_executable(directory / self.step.test_script) for directory in self.step.tests_dirs):
             await self._must(f"chmod +x {shlex.quote(self._script)}", "make the test script executable")
 
     async def _run_script(self) -> int:
-        command = f"{shlex.quote(self._script)} >{LOGS}/{OUTPUT} 2>&1 </dev/null"
+        # Some programs take an empty variable for an answer.
+        absent = [name for name, value in self.env.items() if not value]
+        unset = f"unset {shlex.join(absent)}; " if absent and self.owner is not None else ""
+        command = unset + f"{shlex.quote(self._script)} >{LOGS}/{OUTPUT} 2>&1 </dev/null"
         try:
             done = await self.sandbox.exec(
                 command, user=self.step.verifier.user, env=self.env, timeout_sec=self.timeout_sec
@@ -123,11 +135,6 @@ class Verifier:
     @property
     def _script(self) -> str:
         return f"{self.target}/{self.step.test_script}"
-
-
-def _spoiled(message: str) -> VerifierError:
-    """Blame the agent for what worked before it came, unless the message speaks of the machine."""
-    return VerifierError(message) if _MACHINE_FAULT.search(message) else EnvironmentSpoiled(message)
 
 
 def output_tail(directory: Path) -> str | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from pytest_benchflow.agents.bundles.bundle import KEY, Bundle, host_platform
 from pytest_benchflow.agents.bundles.npm import reason_of_npm
 from pytest_benchflow.agents.installation import exec_install
+from pytest_benchflow.sandboxes import OWN_ENV
 
 if TYPE_CHECKING:
     from pytest_benchflow.sandboxes import Sandbox
@@ -52,7 +53,7 @@ async def deploy(bundle: Bundle, sandbox: Sandbox, log: Path | None) -> str:
 async def _look(bundle: Bundle, sandbox: Sandbox, own: str) -> tuple[str, str, str]:
     """Return whether the bundle is there and runs, the kind of system, and the key of what was installed inside."""
     script = _LOOK.format(target=bundle.target, key=bundle.key, own=own)
-    result = await sandbox.exec(script, user=0, cwd="/", timeout_sec=_LOOK_SEC)
+    result = await sandbox.exec(script, user=0, cwd="/", env=OWN_ENV, timeout_sec=_LOOK_SEC)
     state, machine, libc, *installed = [*result.stdout.split(), "", "", ""][:4]
     return state, f"{machine} {libc}", installed[0]
 

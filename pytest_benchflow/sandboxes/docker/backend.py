@@ -28,7 +28,7 @@ from pytest_benchflow.sandboxes.network import is_own
 _CAPABILITIES = dict.fromkeys(
     (
         *("no_network", "docker_image", "compose", "services", "users", "mounts"),
-        *("survives_runner", "snapshots", "terminals"),
+        *("survives_runner", "snapshots", "terminals", "custody"),
     ),
     True,
 )

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import re
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from pytest_benchflow.core.errors import SandboxError
@@ -200,6 +200,12 @@ class Channel:
         finally:
             self._current = before
             self._retired = True
+
+    async def purge(self, answer: Answer, keep: Collection[str], uid: int) -> CommandEnd:
+        """Kill every process but PID 1 and those named NUMBER:START; the status is how many are left."""
+        if not all(re.fullmatch(r"\d+:\d+", each) for each in keep):
+            raise ValueError("expected NUMBER:START")
+        return await self._request(answer, " ".join(["bf_purge", answer.nonce, str(uid), *keep]))
 
     async def keep(self) -> None:
         """Let the container live on without the runner."""

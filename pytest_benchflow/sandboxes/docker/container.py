@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pytest_benchflow.core.capture import Capture
@@ -16,6 +16,7 @@ from pytest_benchflow.sandboxes.docker.exec import ROOT, Command, ShellContainer
 from pytest_benchflow.sandboxes.docker.guest import script
 
 _KILL_TIMEOUT_SEC = 20.0
+_END_TIMEOUT_SEC = 30.0
 #: A container that is killed ends the lines to its programs one after the other.
 _DEATH_SEC = 0.5
 
@@ -65,6 +66,17 @@ class Container(ShellContainer):
         if ended.status != "0":
             text = output.decode(errors="replace").strip()
             raise SandboxError(f"{self.title}: a command could not be killed {text}".rstrip())
+
+    async def end_programs(self, keep: Collection[str], uid: int) -> None:
+        """Kill every process but PID 1 and those named; SandboxError if one survives."""
+        answer = Answer(_discard, _discard)
+        try:
+            async with asyncio.timeout(_END_TIMEOUT_SEC):
+                ended = await self.channel.purge(answer, keep, uid)
+        except TimeoutError:
+            raise SandboxError(f"{self.title}: programs did not end within {_END_TIMEOUT_SEC:g} s") from None
+        if ended.status != "0":
+            raise SandboxError(f"{self.title}: {ended.status} programs cannot be killed")
 
     async def has_ended(self) -> bool:
         """Ask the engine whether the container has ended."""
@@ -154,3 +166,7 @@ def _start_error(error: EngineError, config: dict[str, Any], name: str) -> Sandb
             retryable=False,
         )
     return SandboxError(f"sandbox {name} did not start: {error.reason}")
+
+
+async def _discard(data: bytes) -> None:
+    """Drop what PID 1 prints while it kills."""

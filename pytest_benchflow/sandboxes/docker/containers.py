@@ -23,6 +23,7 @@ from pytest_benchflow.sandboxes.docker.images import Images
 from pytest_benchflow.sandboxes.docker.networks import ContainerNetwork, Networks, require_guard
 from pytest_benchflow.sandboxes.docker.sidecar import DockerService
 from pytest_benchflow.sandboxes.docker.storage import Snapshots, Volumes
+from pytest_benchflow.sandboxes.helpers import OWN_ENV
 
 #: Over a network a dead runner may go unnoticed: PID 1 then ends after this silence.
 REMOTE_LEASE_SEC = 300
@@ -157,4 +158,4 @@ def _no_services_error(container_name: str) -> UsageError:
 
 async def end_programs(container: Container) -> None:
     """End every process of a container but PID 1."""
-    await container.run(Command("kill -9 -1"), timeout_sec=_END_TIMEOUT_SEC)
+    await container.run(Command("kill -9 -1", env=OWN_ENV), timeout_sec=_END_TIMEOUT_SEC)

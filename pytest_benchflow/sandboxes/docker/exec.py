@@ -20,6 +20,7 @@ from pytest_benchflow.sandboxes.docker.channel import Answer, Channel, CommandEn
 from pytest_benchflow.sandboxes.docker.client import DockerEngine, EngineError
 from pytest_benchflow.sandboxes.docker.connection import Connection, open_connection
 from pytest_benchflow.sandboxes.docker.streams import STDERR, STDOUT, DockerProcess, DockerTerminal, frames
+from pytest_benchflow.sandboxes.helpers import OWN_ENV
 
 #: How Docker and Podman tell in a program's stead that they could not start it, and the status they then give.
 _REFUSAL = re.compile(
@@ -83,7 +84,7 @@ class Execs:
 
     async def run(self, argv: Sequence[str], *, user: str) -> tuple[int | None, bytes]:
         """Run a program to its end and return its status and all that it printed."""
-        exec_id = await self.create(argv, user=user, env={}, cwd="/")
+        exec_id = await self.create(argv, user=user, env=OWN_ENV, cwd="/")
         with contextlib.closing(await self.start(exec_id)) as connection:
             output = b"".join([data async for _, data in frames(connection.reader)])
         return await self.exit_code(exec_id), output

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from pytest_benchflow.core.errors import SandboxError, SandboxSnapshotNotSupported
 from pytest_benchflow.core.network import Network
-from pytest_benchflow.sandboxes.base import Capabilities, ExecResult, SandboxImage, SandboxSpec
-from pytest_benchflow.sandboxes.docker import transfer
+from pytest_benchflow.sandboxes.base import Capabilities, ExecResult, FileChange, SandboxImage, SandboxSpec
+from pytest_benchflow.sandboxes.docker import custody, transfer
 from pytest_benchflow.sandboxes.docker.container import Container
 from pytest_benchflow.sandboxes.docker.container_spec import ImageFacts, container_name, working_directory
 from pytest_benchflow.sandboxes.docker.containers import SandboxStarter
@@ -173,6 +173,18 @@ class DockerSandbox:
     async def download_dir(self, source: str, target: Path) -> None:
         """Copy the content of a directory out, safely."""
         await transfer.download_dir(self._running(), self._path(source), target)
+
+    async def end_programs(self, *, keep: Collection[str] = (), uid: int = 0) -> None:
+        """Kill every program but those of `keep`, by PID 1 itself."""
+        await self._running().end_programs(keep, uid)
+
+    async def changes(self) -> Sequence[FileChange]:
+        """Return what differs from the image, as the engine knows it."""
+        return await custody.changes(self._running())
+
+    async def restore_files(self, paths: Collection[str]) -> None:
+        """Make files what they are in the image; the engine writes them."""
+        await custody.restore_files(self._running(), self._image.reference, paths)
 
     async def set_network(self, network: Network) -> None:
         """Let programs reach what `network` allows from now on."""

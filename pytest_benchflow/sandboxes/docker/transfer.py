@@ -18,6 +18,7 @@ from pytest_benchflow.sandboxes.docker.channel import MAX_PUT_BYTES, Answer, Com
 from pytest_benchflow.sandboxes.docker.client import EngineError
 from pytest_benchflow.sandboxes.docker.exec import Command, ShellContainer
 from pytest_benchflow.sandboxes.docker.streams import Pipe, Reader
+from pytest_benchflow.sandboxes.helpers import OWN_ENV
 
 if TYPE_CHECKING:
     import docker
@@ -77,7 +78,7 @@ async def push(container: ShellContainer, pack: Callable[[BinaryIO], None], dire
     if file:
         target = container.quote(f"{directory}/{file}")
         text = f"[ -d {target} ] && [ ! -L {target} ] && {{ echo {target} is a directory >&2; exit 1; }}; {text}"
-    made = await container.run(Command(text, user="0"))
+    made = await container.run(Command(text, user="0", env=OWN_ENV))
     if made.return_code:
         raise _transfer_error("write", directory, container, made.stderr)
     if made.stdout.strip() == "tmpfs":
@@ -97,7 +98,7 @@ async def push(container: ShellContainer, pack: Callable[[BinaryIO], None], dire
 
 async def _push_by_tar(container: ShellContainer, pack: Callable[[BinaryIO], None], directory: str) -> None:
     """Have the container's own tar unpack the stream."""
-    process = await container.open(["tar", "-xpf", "-", "-C", directory], user="0", cwd="/", env={})
+    process = await container.open(["tar", "-xpf", "-", "-C", directory], user="0", cwd="/", env=OWN_ENV)
     chunks = stream_archive(pack)
     try:
         with contextlib.suppress(BrokenPipeError):
@@ -140,7 +141,7 @@ async def _pull_fast(
     path = PurePosixPath(source)
     words = {"path": source, "parent": str(path.parent), "name": path.name}
     words = {name: container.quote(word) for name, word in words.items()}
-    command = Command((_DIRECTORY if directory else _FILE).format(**words), user="0")
+    command = Command((_DIRECTORY if directory else _FILE).format(**words), user="0", env=OWN_ENV)
     pipe, output = Pipe(), Capture()
     unpacking = asyncio.ensure_future(container.engine.thread(lambda: pipe.drain_into(unpack)))
     sending = asyncio.ensure_future(container.run_into(command, pipe.feed, output.feed))

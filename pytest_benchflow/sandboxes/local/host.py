@@ -79,7 +79,13 @@ class Host:
     def capabilities(self) -> Capabilities:
         """What sandboxes of this caller can do."""
         return Capabilities(
-            no_network=True, allowlist=True, users=self.privileged, mounts=True, snapshots=True, terminals=True
+            no_network=True,
+            allowlist=True,
+            users=self.privileged,
+            mounts=True,
+            snapshots=True,
+            terminals=True,
+            custody=True,
         )
 
     @property

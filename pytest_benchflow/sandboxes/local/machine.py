@@ -6,10 +6,10 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from pytest_benchflow.core.errors import SandboxError
 from pytest_benchflow.core.network import PUBLIC, Network
@@ -331,10 +331,25 @@ class Machine:
         finally:
             await asyncio.shield(self._signal("resume"))
 
-    async def _signal(self, operation: str) -> None:
+    async def end_programs(self, keep: Collection[str], uid: int) -> None:
+        """Kill every program but those that are to be kept."""
+        await self._signal("purge", keep=sorted(keep), uid=uid)
+
+    @contextlib.contextmanager
+    def written(self) -> Iterator[str]:
+        """Give a path by which the directory with all that the sandbox writes can be read."""
+        if self._control.written is None:
+            raise SandboxError(f"sandbox {self._name} is gone")
+        descriptor = os.dup(self._control.written)
+        try:
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+
+    async def _signal(self, operation: str, **more: Any) -> None:
         with ProgramPipes() as pipes:
             reason = pipes.from_program()
-            _, status = await self._control.request({"op": operation}, pipes.program_ends)
+            _, status = await self._control.request({"op": operation, **more}, pipes.program_ends)
         try:
             async with asyncio.timeout(HALT_TIMEOUT_SEC):
                 code = await asyncio.shield(status)

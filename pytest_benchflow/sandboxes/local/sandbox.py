@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -11,10 +12,11 @@ from typing import TYPE_CHECKING
 from pytest_benchflow.core.errors import SandboxError, UnsupportedError
 from pytest_benchflow.core.network import Network
 from pytest_benchflow.sandboxes import archive
-from pytest_benchflow.sandboxes.base import Capabilities, ExecResult, SandboxImage, SandboxSpec
+from pytest_benchflow.sandboxes.base import Capabilities, ExecResult, FileChange, SandboxImage, SandboxSpec
 from pytest_benchflow.sandboxes.helpers import check_command, check_mounts, refused_note, resolve_path
 from pytest_benchflow.sandboxes.local.builder import Builder, BuiltEnvironment, EnvironmentPlan
 from pytest_benchflow.sandboxes.local.control import Launcher
+from pytest_benchflow.sandboxes.local.custody import Image
 from pytest_benchflow.sandboxes.local.host import Host
 from pytest_benchflow.sandboxes.local.interpreter import ImageConfig
 from pytest_benchflow.sandboxes.local.layers import Snapshots
@@ -205,6 +207,31 @@ class LocalSandbox:
         """Let programs reach what `network` allows from now on."""
         await self._running().set_network(network)
         self._network = network
+
+    async def end_programs(self, *, keep: Collection[str] = (), uid: int = 0) -> None:
+        """Kill every program but those of `keep`, by init itself."""
+        await self._running().end_programs(keep, uid)
+
+    async def changes(self) -> Sequence[FileChange]:
+        """Return what differs from the image, from the overlays' layers."""
+        machine, image = self._running(), self._layers()
+
+        def look() -> list[FileChange]:
+            with machine.written() as written:
+                return image.changes(written)
+
+        return await asyncio.to_thread(look)
+
+    async def restore_files(self, paths: Collection[str]) -> None:
+        """Make files what they are in the image; init writes them."""
+        if paths:
+            image = self._layers()
+            target = Target("/", keep_owners=True)
+            await self._running().push(lambda stream: image.pack(paths, stream), target)
+
+    def _layers(self) -> Image:
+        assert self._built is not None
+        return Image(self._built.base)
 
     async def listen(self, port: int) -> socket.socket:
         """Return a listening socket that programs in the sandbox reach at 127.0.0.1 and this port."""

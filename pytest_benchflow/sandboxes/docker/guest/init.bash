@@ -44,6 +44,8 @@ bf_run() {
 # NONCE DIRECTORY BLOCKS [FILE]: unpack the archive that follows in the input. It is read to its end whatever happens.
 # Where its only file is to be, tar would put it in the place of an empty directory.
 bf_put() {
+  # The image's variables may lead into files that an agent owns.
+  local -x PATH=/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin:/usr/local/bin LD_PRELOAD= LD_LIBRARY_PATH= LD_AUDIT= TAR_OPTIONS=
   dd bs=65536 count="$3" iflag=fullblock status=none | {
     if [[ -n $4 && -d $2/$4 && ! -L $2/$4 ]]; then
       echo "$2/$4 is a directory" >&8
@@ -62,6 +64,79 @@ bf_put() {
 bf_end() {
   bf_kill "$2" "$3"
   bf_tell "$1" $? 0
+}
+
+# Say whether process $1 can still do something: its main thread may have ended while others go on.
+bf_lives() {
+  local path line
+  for path in "/proc/$1/task"/[0-9]*; do
+    { IFS= read -r line <"$path/stat"; } 2>/dev/null || continue
+    [[ ${line##*) } == [ZX]* ]] || return 0
+  done
+  return 1
+}
+
+# Say whether process $1 is of user $2, by its real number or the one it acts as.
+bf_is_of() {
+  local line
+  while IFS= read -r line; do
+    [[ $line == Uid:* ]] || continue
+    line=${line#Uid:}
+    [[ " ${line//$'\t'/ } " == *" $2 "* ]]
+    return
+  done
+  return 0
+} <"/proc/$1/status" 2>/dev/null
+
+# Put into bf_others all living processes but PID 1 and those of bf_kept, whose keys are NUMBER:START and whose children
+# are kept too unless they are of user $1; bf_parents tells what started each.
+bf_list_others() {
+  local path pid line
+  local -a fields
+  bf_others=() bf_parents=()
+  for path in /proc/[0-9]*; do
+    pid=${path#/proc/}
+    [[ $pid == 1 || $pid == "$BASHPID" ]] && continue
+    { IFS= read -r line <"$path/stat"; } 2>/dev/null || continue
+    fields=(${line##*) })
+    [[ -n ${bf_kept[$pid:${fields[19]}]} ]] && continue
+    bf_lives "$pid" || continue
+    if [[ -n ${kept_pids[${fields[1]}]} ]] && ! bf_is_of "$pid" "$1"; then
+      kept_pids[$pid]=$pid:${fields[19]}
+      continue
+    fi
+    bf_parents[$pid]=${fields[1]}
+    bf_others+=("$pid")
+  done
+}
+
+# NONCE UID NUMBER:START...: kill every process but PID 1 and these, and say how many are left. Builtins only: PID 1
+# trusts no program of the image here. Killing "all" is one step of the kernel's, which no fork gets ahead of.
+bf_purge() {
+  local nonce=$1 uid=$2 round pid parent
+  local -a bf_others=()
+  local -A bf_kept=() bf_parents=() kept_pids=()
+  shift 2
+  for pid in "$@"; do bf_kept[$pid]=1 kept_pids[${pid%%:*}]=$pid; done
+  bf_dead=0
+  for ((round = 0; round < 200; round++)); do
+    bf_list_others "$uid"
+    ((${#bf_others[@]})) || break
+    ((bf_dead < ${#bf_others[@]})) && bf_dead=${#bf_others[@]}
+    if ((${#bf_kept[@]} == 0)); then
+      kill -KILL -1 2>/dev/null
+    else
+      kill -STOP "${bf_others[@]}" 2>/dev/null
+      kill -KILL "${bf_others[@]}" 2>/dev/null
+      # Whatever runs programs for whoever asks would start them again.
+      for pid in "${bf_others[@]}"; do
+        parent=${bf_parents[$pid]}
+        [[ -n ${kept_pids[$parent]} ]] && unset "bf_kept[${kept_pids[$parent]}]" "kept_pids[$parent]"
+      done
+    fi
+    ((round > 3)) && bf_pause 0.01
+  done
+  bf_tell "$nonce" "${#bf_others[@]}" "$bf_dead"
 }
 
 # Whoever sees the runner off lets the sandbox live on without it.

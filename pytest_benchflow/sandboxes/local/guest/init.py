@@ -120,6 +120,8 @@ class _Init:
                 self._start(number, fds, programs.halt)
             case "resume":
                 self._start(number, fds, programs.resume)
+            case "purge":
+                self._start(number, fds, lambda: programs.purge(frozenset(message["keep"]), message["uid"]))
             case "listen":
                 self._listen(number, message["port"])
             case "kill":

@@ -121,6 +121,85 @@ def resume() -> int:
     return 0
 
 
+def purge(keep: frozenset[str], uid: int) -> int:
+    """Kill every process but init, the caller and those of `keep`, each NUMBER:START; return 1 if any is left.
+
+    Killing "all" is one step of the kernel's, which no fork gets ahead of: all that there are, if nothing is to be
+    kept, else all of `uid`. The rest is stopped before it is killed.
+    """
+    kept = {int(number): start for number, _, start in (each.partition(":") for each in keep)}
+    deadline = time.monotonic() + PATIENCE_SEC
+    rounds = 0
+    while (others := _others(kept, uid)) and time.monotonic() < deadline:
+        rounds += 1
+        if not kept:
+            _signal(-1, signal.SIGKILL)
+        elif uid:
+            _kill_all_of(uid)
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in others if kept else ():
+                _signal(pid, number)
+        # Whatever runs programs for whoever asks would start them again.
+        for parent in {parent for parent in others.values() if parent in kept}:
+            del kept[parent]
+        time.sleep(0.0005 if rounds < 20 else 0.005)
+    return 1 if others else 0
+
+
+def _kill_all_of(uid: int) -> None:
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setuid(uid)
+            os.kill(-1, signal.SIGKILL)
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+
+
+def _others(kept: dict[int, str], uid: int) -> dict[int, int]:
+    """Return the living processes that are not kept, each with its parent; what a kept one starts is kept as well.
+
+    Unless it is of `uid`: some services run programs for whoever asks them.
+    """
+    found: dict[int, int] = {}
+    own = {1, os.getpid()}
+    for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
+        if pid in own:
+            continue
+        try:
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+            parent, start = int(fields[1]), fields[19].decode()
+            if kept.get(pid) == start or not _lives(pid):
+                continue
+            if parent in kept and uid not in _users(pid):
+                kept[pid] = start
+                continue
+        except (OSError, IndexError):
+            continue
+        found[pid] = parent
+    return found
+
+
+def _users(pid: int) -> set[int]:
+    with open(f"/proc/{pid}/status") as file:
+        return next({*map(int, line.split()[1:])} for line in file if line.startswith("Uid:"))
+
+
+def _lives(pid: int) -> bool:
+    """Return whether any thread can still run: the first one may have ended while others go on."""
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        try:
+            with open(f"/proc/{pid}/task/{thread}/stat", "rb") as file:
+                if file.read().rpartition(b")")[2].split()[0] not in (b"Z", b"X"):
+                    return True
+        except OSError:
+            continue
+    return False
+
+
 def _is_anything_running() -> bool:
     pids = (name for name in os.listdir("/proc") if name.isdigit() and int(name) not in (1, os.getpid()))
     return any(found[0] not in _HALTED for pid in pids if (found := _state_and_parent(pid)))

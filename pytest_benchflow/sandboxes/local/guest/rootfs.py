@@ -131,7 +131,7 @@ def _copy_mode(source: str, target: str) -> None:
 #: Any host directory will do: the sandbox's tmpfs covers it, in the sandbox's own mount namespace only.
 _SCRATCH_PLACES = ("/tmp", "/var/tmp", "/mnt", "/media", "/srv", "/run")  # noqa: S108
 _ROOT = "root"
-_SKELETON = {
+SKELETON = {
     "": 0o755,
     "app": 0o755,
     "boot": 0o755,
@@ -140,7 +140,7 @@ _SKELETON = {
     "logs": 0o755,
     "logs/agent": 0o777,
     "logs/artifacts": 0o777,
-    "logs/verifier": 0o777,
+    "logs/verifier": 0o755,
     "media": 0o755,
     "mnt": 0o755,
     "proc": 0o555,
@@ -168,7 +168,7 @@ _SKELETON = {
 }
 _SKELETON_LINKS = {"var/run": "/run", "var/lock": "/run/lock"}
 #: What root's home has in images of Debian and Ubuntu, and where such a host keeps it.
-_HOME_FILES = {".bashrc": "/usr/share/base-files/dot.bashrc", ".profile": "/usr/share/base-files/dot.profile"}
+HOME_FILES = {".bashrc": "/usr/share/base-files/dot.bashrc", ".profile": "/usr/share/base-files/dot.profile"}
 _FLAGS = libc.MS_NOSUID | libc.MS_NODEV
 
 
@@ -275,7 +275,7 @@ class _Overlays:
 
 
 def _make_skeleton(top: str, host: HostView, prefix: str | None, *, open_prefix: bool, privileged: bool) -> None:
-    for path, mode in _SKELETON.items():
+    for path, mode in SKELETON.items():
         os.makedirs(f"{top}/{path}", exist_ok=True)
         os.chmod(f"{top}/{path}", mode)
     for path, mode, uid, gid in host.state:
@@ -283,7 +283,7 @@ def _make_skeleton(top: str, host: HostView, prefix: str | None, *, open_prefix:
         os.chmod(f"{top}/{path}", mode)
         if privileged and (uid or gid):
             os.chown(f"{top}/{path}", uid, gid)
-    for name, source in _HOME_FILES.items():
+    for name, source in HOME_FILES.items():
         if text := _text(source) or _text(f"/etc/skel/{name}"):
             _write(f"{top}/root/{name}", text, 0o644)
     for area in host.areas:

@@ -1,0 +1,332 @@
+"""Make a sandbox fit for its verifier after an agent has worked in it: processes, files, system, environment.
+
+Everything is compared with what was there before the agent. Processes and files of the system are the backend's
+business where it can do without any program inside; the workspace is looked at in one command, the decision is made
+here, and a second command carries it out if there is anything to do.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import tarfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from pytest_benchflow.core.errors import SandboxError
+from pytest_benchflow.core.text import one_line
+from pytest_benchflow.sandboxes import OWN_ENV, exec_checked
+from pytest_benchflow.verify.integrity import Finding
+from pytest_benchflow.verify.pins import Ownership, pinned
+from pytest_benchflow.verify.policy import Context, Plan, decide, imported_names
+from pytest_benchflow.verify.scan import Baseline, Scan, ScannedFile, scan
+from pytest_benchflow.verify.system import SystemPlan, decide_system
+from pytest_benchflow.verify.verifier import FRESH_HOME
+
+if TYPE_CHECKING:
+    from pytest_benchflow.sandboxes import FileChange, HasCustody, Sandbox
+    from pytest_benchflow.tasks import Hardening, TaskStep
+
+_TIMEOUT_SEC = 180.0
+_TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108
+#: Programs that start others for whoever asks; what they start would outlive every killing.
+_JOB_SERVICES = frozenset({"cron", "crond", "atd", "anacron", "fcron", "incrond", "systemd", "systemd-user"})
+_CHANGES_DIRECTORY = re.compile(r"(?:^|[;&|({\s])(?:cd|pushd|-C)\s+[\"']?(/[^\s\"';&|)]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class AgentUser:
+    """A user that agents run as."""
+
+    name: str | int | None
+    """None is the image's own."""
+    home: str
+    is_trusted: bool = False
+    """Whether only the task's own solution runs as it, whose programs may stay."""
+
+
+@dataclass(slots=True)
+class Guard:
+    """Knows what a sandbox was before the agent, and brings back what its verifier relies on."""
+
+    sandbox: Sandbox
+    hardening: Hardening
+    users: Sequence[AgentUser] = ()
+    """None where the agent has never been: the sandbox of a separate verifier, which gets artifacts."""
+    artifacts: Sequence[str] = ()
+    """Where artifacts of the agent's come to lie."""
+    lists_changes: bool = False
+    """Whether somebody will ask for all `changes`."""
+    _before: Scan | None = field(default=None, init=False)
+    _after: Scan | None = field(default=None, init=False)
+    _changed_before: frozenset[str] = field(default=frozenset(), init=False)
+    _verifier: tuple[int, int] = field(default=(0, 0), init=False)
+    _uids: tuple[int, ...] = field(default=(), init=False)
+    _programs: tuple[str, ...] = field(default=(), init=False)
+    _read: tuple[str, ...] = field(default=(), init=False)
+    _ignores_hooks: bool = field(default=False, init=False)
+
+    @property
+    def is_watching(self) -> bool:
+        """Whether there is anything to compare with."""
+        return self._before is not None
+
+    @property
+    def verifier_owner(self) -> str:
+        """Who the verifier runs as, as `chown` takes it."""
+        return f"{self._verifier[0]}:{self._verifier[1]}"
+
+    async def watch(self, step: TaskStep) -> None:
+        """Remember everything that has to be the same when the verifier comes; the agent has not started yet."""
+        if not self.hardening.enabled:
+            return
+        self._verifier = await self._ids(step.verifier.user)
+        names = [str(user.name) for user in self.users if user.name is not None]
+        baseline = Baseline(names, self._places)
+        self._before = before = await scan(self.sandbox, roots=self._roots, tops=self._tops(step), baseline=baseline)
+        self._uids = tuple(self._uid(user, before) for user in self.users)
+        ownership = self._ownership
+        path = [entry for entry in before.env.get("PATH", "").split(":") if entry.startswith("/")]
+        self._programs = tuple(entry.rstrip("/") for entry in path if ownership.is_agents(entry))
+        if self._may_change_system or (self.lists_changes and self._has_custody):
+            self._changed_before = frozenset(change.path for change in await self._custody.changes())
+
+    def adopt(self, other: Guard) -> None:
+        """Take for the task's own what was in another sandbox before its agent."""
+        if self._before is None or (theirs := other._before) is None:
+            return
+        self._before = replace(
+            self._before,
+            files={**theirs.files, **self._before.files},
+            links={**theirs.links, **self._before.links},
+            facts={**theirs.facts, **self._before.facts},
+            modules=theirs.modules | self._before.modules,
+        )
+
+    async def settle(self) -> None:
+        """Kill what the tests left running: some of it may be the agent's code."""
+        await self.end_programs()
+
+    async def end_programs(self) -> bool:
+        """Kill everything that was not there before the agent, whoever it belongs to and however it hides.
+
+        False if that is off, or the sandbox cannot do it by itself.
+        """
+        before = self._before
+        if before is None or not self.hardening.does("kill_processes") or not self._has_custody:
+            return False
+        if self._is_trusted:
+            return True
+        keep = [one for one, name in before.programs.items() if name not in _JOB_SERVICES and not one.startswith("1:")]
+        await self._custody.end_programs(keep=keep, uid=next(iter(self._uids), 0))
+        return True
+
+    async def restore_system(self, step: TaskStep) -> list[Finding]:
+        """Put back what an agent that was root changed in the system, before any program of it is run."""
+        if self._before is None or not self._may_change_system:
+            return []
+        plan = await self._clean_system(step)
+        self._read = tuple(plan.read)
+        return [finding.model_copy(update={"step": step.name}) for finding in plan.findings]
+
+    async def clean(self, step: TaskStep, *, round: int | None = None) -> list[Finding]:
+        """Take away what the agent put in the verifier's way, and return what that was; no program of its runs."""
+        before = self._before
+        if before is None:
+            return []
+        programs = (*self._programs, *self._read)
+        after = await scan(self.sandbox, roots=self._roots, tops=self._tops(step), programs=programs)
+        plan = decide(before, after, self._context(step))
+        self._ignores_hooks = plan.ignores_hooks
+        await self._carry_out(plan)
+        return [finding.model_copy(update={"step": step.name, "round": round}) for finding in plan.findings]
+
+    async def step_over(self, step: TaskStep) -> None:
+        """Look at what the last step left, before the files of the next one come."""
+        if self._before is not None:
+            await self.end_programs()
+            self._after = await scan(self.sandbox, roots=self._roots, tops=self._tops(step), programs=self._programs)
+
+    async def watch_next(self, step: TaskStep) -> None:
+        """Add what has come for the next step since `step_over` to what has to stay the same."""
+        if self._before is None or self._after is None:
+            return
+        was, left = self._before, self._after
+        now = await scan(self.sandbox, roots=self._roots, tops=self._tops(step), programs=self._programs)
+        new_files = {path: file for path, file in now.files.items() if left.files.get(path) != file}
+        new_links = {path: link for path, link in now.links.items() if left.links.get(path) != link}
+        new_facts = {path: fact for path, fact in now.facts.items() if left.facts.get(path) != fact}
+        self._before = replace(
+            was,
+            files={**was.files, **new_files},
+            links={**was.links, **new_links},
+            facts={**was.facts, **new_facts},
+            modules=was.modules | (now.modules - left.modules),
+        )
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables that the verifier gets over the image's."""
+        if self._before is None or not self.hardening.does("pin_environment"):
+            return {}
+        ownership = self._ownership
+        pins = pinned(self._before.env, ownership)
+        if self._ignores_hooks:
+            pins |= {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "core.hooksPath", "GIT_CONFIG_VALUE_0": "/dev/null"}
+        home = self._before.env.get("HOME", "/root") if self._verifier[0] == 0 else "/"
+        if self._verifier[0] != 0 and self._verifier[0] in self._uids:
+            pins["HOME"] = FRESH_HOME
+        elif self._verifier[0] == 0 and home != "/root" and ownership.is_agents(home):
+            pins["HOME"] = "/root"
+        return pins
+
+    async def changes(self) -> list[FileChange]:
+        """Return what the agent changed outside the workspace."""
+        if not self._has_custody:
+            return []
+        top = self.sandbox.workdir.rstrip("/") + "/"
+        found = await self._custody.changes()
+        return [
+            change
+            for change in found
+            if change.path not in self._changed_before and not f"{change.path}/".startswith(top)
+        ]
+
+    async def _clean_system(self, step: TaskStep) -> SystemPlan:
+        changes = await self._custody.changes()
+        homes = tuple(dict.fromkeys(["/root", *(user.home for user in self.users)]))
+        plan = decide_system(self._changed_before, changes, self._context(step), homes)
+        # A library that every program loads would run in the one that removes it.
+        first = [path for path in plan.remove if path.startswith("/etc/ld.so")]
+        await self._custody.restore_files([*plan.restore, *first])
+        added = {change.path for change in changes if change.kind == "added"}
+        removed = [path for path in plan.remove if path not in plan.restore or path in added]
+        if removed or plan.relinks:
+            removal = b"\0".join(map(_bytes, removed))
+            script = "xargs -0 rm -rf -- || exit 1\n" + ("ldconfig 2>/dev/null || :\n" if plan.relinks else "")
+            await exec_checked(
+                self.sandbox, script, "remove what the agent added", cwd="/", stdin=removal, timeout_sec=_TIMEOUT_SEC
+            )
+        return plan
+
+    async def _carry_out(self, plan: Plan) -> None:
+        if plan.is_empty:
+            return
+        removal = b"\0".join(map(_bytes, dict.fromkeys([*plan.remove, *plan.write, *plan.link])))
+        await exec_checked(
+            self.sandbox,
+            "xargs -0 rm -rf --",
+            "remove what the agent added",
+            cwd="/",
+            stdin=removal,
+            timeout_sec=_TIMEOUT_SEC,
+        )
+        if plan.write or plan.link:
+            await exec_checked(
+                self.sandbox,
+                "tar -xpf - -C /",
+                "put back what the agent changed",
+                cwd="/",
+                stdin=_packed(plan.write, plan.link),
+                timeout_sec=_TIMEOUT_SEC,
+            )
+
+    async def _ids(self, user: str | int | None) -> tuple[int, int]:
+        done = await self.sandbox.exec("id -u; id -g", user=user, cwd="/", env=OWN_ENV, timeout_sec=_TIMEOUT_SEC)
+        words = done.stdout.split()
+        if done.return_code or len(words) != 2 or not all(word.isdigit() for word in words):
+            raise SandboxError(f"the verifier's user is unknown: {one_line(done.stderr) or 'id printed nothing'}")
+        return int(words[0]), int(words[1])
+
+    def _uid(self, user: AgentUser, before: Scan) -> int:
+        if user.name is None:
+            return self._verifier[0]
+        name = str(user.name)
+        return int(name) if name.isdigit() else before.ids.get(name, 0)
+
+    @property
+    def _has_custody(self) -> bool:
+        return self.sandbox.capabilities.custody
+
+    @property
+    def _custody(self) -> HasCustody:
+        return cast("HasCustody", self.sandbox)
+
+    @property
+    def _is_trusted(self) -> bool:
+        return bool(self.users) and all(user.is_trusted for user in self.users)
+
+    @property
+    def _may_change_system(self) -> bool:
+        return self._has_custody and self.hardening.does("restore_system") and not self._is_trusted and 0 in self._uids
+
+    @property
+    def _places(self) -> list[str]:
+        """Directories that the agent may write to whoever owns them."""
+        homes = [user.home for user in self.users if user.home not in ("/", "/root") or user.name in (None, 0, "root")]
+        homes = [] if self._is_trusted else homes
+        places = dict.fromkeys([self.sandbox.workdir, *homes, *self.artifacts, *_TEMPORARY])
+        return [place for place in places if place != "/"]
+
+    @property
+    def _roots(self) -> list[str]:
+        workdir = self.sandbox.workdir
+        return [
+            root for root in (workdir, *_TEMPORARY, *(user.home for user in self.users)) if root not in ("/", "/root")
+        ]
+
+    def _tops(self, step: TaskStep) -> list[str]:
+        """Directories in which Python looks for modules first: where the tests may stand, and those of PYTHONPATH."""
+        tops = [self.sandbox.workdir, *_TEMPORARY]
+        for directory in step.tests_dirs:
+            tops += _directories_of(directory / step.test_script)
+        if self._before is not None:
+            tops += [entry for entry in self._before.env.get("PYTHONPATH", "").split(":") if entry.startswith("/")]
+            tops += [entry for entry in self._before.added if self._ownership.is_agents(entry)]
+        tops += [f"{self.sandbox.workdir}/{name}" for name in ("src", "lib")]
+        return [top.rstrip("/") for top in dict.fromkeys(tops) if top.rstrip("/") and not top.startswith("/tests")]
+
+    @property
+    def _ownership(self) -> Ownership:
+        assert self._before is not None
+        return Ownership(self._before.owners, self._uids, self._places)
+
+    def _context(self, step: TaskStep) -> Context:
+        assert self._before is not None
+        imports, own = imported_names(step.tests_dirs)
+        return Context(
+            workdir=self.sandbox.workdir,
+            instruction=step.instruction,
+            hardening=self.hardening,
+            tops=tuple(sorted(self._tops(step), key=len, reverse=True)),
+            imports=imports,
+            own_modules=own,
+            programs=self._programs,
+            known_programs=self._before.binaries,
+        )
+
+
+def _directories_of(script: Path) -> list[str]:
+    try:
+        return _CHANGES_DIRECTORY.findall(script.read_text("utf-8", errors="replace"))
+    except OSError:
+        return []
+
+
+def _bytes(path: str) -> bytes:
+    return path.encode("utf-8", "surrogateescape")
+
+
+def _packed(files: Mapping[str, ScannedFile], links: Mapping[str, str]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", errors="surrogateescape", format=tarfile.GNU_FORMAT) as archive:
+        for path, file in files.items():
+            info = tarfile.TarInfo(path.lstrip("/"))
+            info.size, info.mode, info.uid, info.gid = len(file.content), file.mode, file.uid, file.gid
+            archive.addfile(info, io.BytesIO(file.content))
+        for path, target in links.items():
+            info = tarfile.TarInfo(path.lstrip("/"))
+            info.type, info.linkname = tarfile.SYMTYPE, target
+            archive.addfile(info)
+    return buffer.getvalue()

@@ -1,0 +1,85 @@
+"""The environment of a verifier: the image's own, without what leads into files that the agent could write."""
+
+from __future__ import annotations
+
+import re
+import stat
+from collections.abc import Mapping, Sequence
+
+#: Lists of directories: what an agent could write to is left out of them.
+_LISTS = (
+    "LD_LIBRARY_PATH",
+    "NODE_PATH",
+    "PERL5LIB",
+    "RUBYLIB",
+    "LUA_PATH",
+    "LUA_CPATH",
+    "GCONV_PATH",
+    "GUILE_LOAD_PATH",
+)
+#: Programs, libraries and settings that are loaded by themselves.
+_LOADED = (
+    *("LD_PRELOAD", "LD_AUDIT", "BASH_ENV", "ENV", "ZDOTDIR", "PYTHONSTARTUP", "PYTHONUSERBASE", "PYTHONHOME"),
+    *("PYTHONPYCACHEPREFIX", "PYTEST_ADDOPTS", "PYTEST_PLUGINS", "COVERAGE_PROCESS_START", "NODE_OPTIONS"),
+    *("PERL5OPT", "RUBYOPT", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "MAKEFLAGS", "MAKEFILES", "GIT_CONFIG_GLOBAL"),
+    *("GIT_CONFIG_SYSTEM", "GIT_EXEC_PATH", "GIT_TEMPLATE_DIR", "GIT_SSH_COMMAND", "GIT_EXTERNAL_DIFF", "GIT_ASKPASS"),
+    *("GIT_EDITOR", "GIT_PAGER", "PIP_CONFIG_FILE", "NPM_CONFIG_USERCONFIG", "npm_config_userconfig", "PAGER"),
+    *("EDITOR", "LESSOPEN", "LESSCLOSE", "XDG_CONFIG_HOME", "RUSTC_WRAPPER", "CC_WRAPPER", "CURL_HOME", "WGETRC"),
+    *("SQLITE_HISTORY", "PROMPT_COMMAND", "PYTHONINSPECT", "PYTHONBREAKPOINT", "LOCPATH", "HOSTALIASES"),
+)
+_WORD = re.compile(r"[^\s:=,;'\"]+")
+
+
+class Ownership:
+    """Tells which paths an agent could write to, from owners and modes of directories before it came."""
+
+    def __init__(self, owners: Mapping[str, tuple[int, int]], uids: Sequence[int], places: Sequence[str]) -> None:
+        """Count everything in `places` as the agent's, and what any of its users owns or everyone may write."""
+        self._owners = owners
+        self._uids = {*uids} - {0}
+        self._places = [place.rstrip("/") for place in places if place.rstrip("/")]
+
+    def is_agents(self, path: str) -> bool:
+        """Return whether the agent could write to a path or put another in its place; relative ones are its own."""
+        if not path.startswith("/"):
+            return True
+        if any(path == place or path.startswith(f"{place}/") for place in self._places):
+            return True
+        parent = path.rstrip("/")
+        while parent:
+            if parent in self._owners:
+                uid, mode = self._owners[parent]
+                open_to_all = bool(mode & stat.S_IWOTH) and (parent == path or not mode & stat.S_ISVTX)
+                if uid in self._uids or open_to_all:
+                    return True
+            parent = parent.rpartition("/")[0]
+        return False
+
+
+def named_paths() -> str:
+    """Return shell words for all paths that the environment names and that could be loaded."""
+    names = " ".join(f'"${{{name}:-}}"' for name in ("PATH", "PYTHONPATH", *_LISTS, *_LOADED))
+    return f"$(printf '%s\\n' {names} | tr ':=,; ' '\\n\\n\\n\\n\\n' | grep ^/ | sort -u)"
+
+
+def pinned(env: Mapping[str, str], ownership: Ownership) -> dict[str, str]:
+    """Return the variables that a verifier gets instead of the image's; an empty one is as good as none."""
+    pins = {"PYTHONNOUSERSITE": "1", "PYTHONBREAKPOINT": "0"}
+    for name in _LISTS:
+        if env.get(name):
+            kept = [part for part in env[name].split(":") if part and not ownership.is_agents(part)]
+            if ":".join(kept) != env[name]:
+                pins[name] = ":".join(kept)
+    for name in _LOADED:
+        value = env.get(name, "")
+        paths = [word for word in _WORD.findall(value) if "/" in word]
+        if any(ownership.is_agents(path) for path in paths):
+            pins[name] = ""
+    modules = [part for part in env.get("PYTHONPATH", "").split(":") if part]
+    if env.get("PYTEST_PLUGINS") and any(map(ownership.is_agents, modules)):
+        pins["PYTEST_PLUGINS"] = ""
+    entries = [part for part in env.get("PATH", "").split(":") if part]
+    kept = [part for part in entries if part.startswith("/")]
+    if kept != entries:
+        pins["PATH"] = ":".join(kept)
+    return pins

@@ -1,0 +1,234 @@
+"""What an agent that was root changed in the system: decided from the list of what differs from the image."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import sys
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from pytest_benchflow.sandboxes import FileChange
+from pytest_benchflow.verify.integrity import Finding
+from pytest_benchflow.verify.known_names import PROGRAMS
+from pytest_benchflow.verify.policy import Context
+
+_PROGRAM_DIRS = tuple(
+    f"{top}/{name}" for top in ("/usr/local", "/usr", "") for name in ("bin", "sbin")
+)  # fmt: skip
+_SYSTEM = (
+    *("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib32"),
+    *("/usr/lib64", "/usr/libexec", "/usr/local/bin", "/usr/local/sbin", "/usr/local/lib", "/usr/share/perl"),
+)
+#: Settings that a loader, a shell or an interpreter reads by itself, whoever runs it.
+_LOADED = (
+    *("/etc/ld.so.preload", "/etc/ld.so.conf", "/etc/ld.so.conf.d/*", "/etc/ld.so.cache", "/etc/profile"),
+    *("/etc/profile.d/*", "/etc/bash.bashrc", "/etc/bashrc", "/etc/environment", "/etc/zsh*", "/etc/inputrc"),
+    *("/etc/gitconfig", "/etc/pip.conf", "/etc/npmrc", "/etc/nsswitch.conf", "/etc/python3*/sitecustomize.py"),
+    *("/etc/alternatives/*", "/etc/shells", "/etc/security/pam_env.conf", "/etc/wgetrc", "/etc/curlrc"),
+    *("/usr/lib/*/gconv/*", "/usr/local/etc/gitconfig", "/usr/local/etc/npmrc", "/usr/etc/npmrc", "/etc/xdg/pip/*"),
+    *("/etc/xdg/git/*", "/etc/uv/*", "/etc/perl/sitecustomize.pl", "/etc/sqliterc", "/etc/crontab", "/etc/cron*/*"),
+)
+#: The same in a home.
+_HOME = (
+    *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshenv", ".zshrc", ".zprofile"),
+    *(".pam_environment", ".gitconfig", ".config/git/*", ".config/pip/*", ".pip/*", ".pydistutils.cfg"),
+    *(".npmrc", ".yarnrc", ".curlrc", ".wgetrc", ".inputrc", ".local/lib/python*", ".config/uv/*", ".netrc"),
+    *(".pythonrc*", ".pythonstartup*", ".sqliterc", ".psqlrc", ".condarc", ".cargo/config*", ".gdbinit", ".Rprofile"),
+    *(".config/pytest*", ".coveragerc", ".mocharc*", ".tmux.conf", ".ssh/rc", ".bash_aliases", ".perltidyrc"),
+    *(".local/bin/*", "bin/*", "conftest.py", "pytest.ini", "sitecustomize.py", "usercustomize.py"),
+)
+_EVERYWHERE = ("conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", "sitecustomize.py", "usercustomize.py")
+_FAMILY = ("pytest", "_pytest", "pluggy", "iniconfig", "py.py")
+_STDLIB = re.compile(r"(/usr(?:/local)?/lib/python3(?:\.\d+)?)/(?!(?:site|dist)-packages/)(.+)")
+_PACKAGES = re.compile(r"(/usr(?:/local)?/lib/python3(?:\.\d+)?/(?:site|dist)-packages)/([^/]+)(?:/(.*))?")
+_MANAGED = ("/var/lib/dpkg/status", "/lib/apk/db/installed", "/var/lib/rpm")
+
+
+@dataclass(slots=True)
+class SystemPlan:
+    """What to put back from the image, and what to remove."""
+
+    restore: dict[str, None] = field(default_factory=dict)
+    remove: dict[str, None] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    read: dict[str, None] = field(default_factory=dict)
+    """Directories whose files are to be looked at, since only their content tells."""
+    relinks: bool = False
+    """Whether the loader's cache has to be made anew."""
+
+
+def decide_system(
+    before: Collection[str], changes: Iterable[FileChange], context: Context, homes: Collection[str]
+) -> SystemPlan:
+    """Return what to do about what differs from the image now and did not differ `before` the agent."""
+    plan = SystemPlan()
+    changes = [change for change in changes if change.path not in before]
+    if context.workdir != "/":
+        changes = [change for change in changes if not _is_below(change.path, context.workdir)]
+    added_dirs = _added_parents(changes)
+    is_managed = any(change.path in _MANAGED for change in changes)
+    upgraded = _upgraded(changes)
+    for change in changes:
+        if any(parent in added_dirs for parent in _parents(change.path)):
+            continue
+        _decide(change, context, homes, upgraded, plan, is_managed=is_managed)
+    return plan
+
+
+def _added_parents(changes: Iterable[FileChange]) -> set[str]:
+    """Return directories that are new as a whole in a place for modules, such as another interpreter's library."""
+    new = {change.path for change in changes if change.kind == "added"}
+    return {path for path in new if re.fullmatch(r"/usr(?:/local)?/lib/(?:python3\.\d+|node_modules|ruby|perl)", path)}
+
+
+def _parents(path: str) -> list[str]:
+    parts = path.split("/")
+    return ["/".join(parts[:count]) for count in range(2, len(parts))]
+
+
+def _is_below(path: str, top: str) -> bool:
+    return path == top or path.startswith(top.rstrip("/") + "/")
+
+
+def _upgraded(changes: Iterable[FileChange]) -> set[str]:
+    """Return names of packages, in lower case, whose metadata is new: somebody has installed another version."""
+    names = set()
+    for change in changes:
+        match = _PACKAGES.fullmatch(change.path)
+        if match and change.kind == "added" and re.search(r"\.(?:dist|egg)-info$", match[2]):
+            names.add(re.split(r"-\d", match[2], maxsplit=1)[0].lower().replace("-", "_"))
+    return names
+
+
+def _decide(
+    change: FileChange,
+    context: Context,
+    homes: Collection[str],
+    upgraded: set[str],
+    plan: SystemPlan,
+    *,
+    is_managed: bool,
+) -> None:
+    path, name = change.path, posixpath.basename(change.path)
+    if any(fnmatchcase(path, pattern) for pattern in _LOADED):
+        _decide_loaded(change, context, plan, is_managed=is_managed)
+    elif home := next((home for home in homes if _is_below(path, home) and path != home), None):
+        if any(fnmatchcase(path[len(home) + 1 :], pattern) for pattern in _HOME):
+            plan.remove[path] = None
+            if change.kind == "changed":
+                plan.restore[path] = None
+    elif match := _PACKAGES.fullmatch(path):
+        _decide_package(change, match, upgraded, plan)
+    elif re.fullmatch(r"/usr(?:/local)?/lib/python3\d+\.zip", path):
+        plan.remove[path] = None
+        _report(plan, f"{path} stands before Python's own library; removed", path)
+    elif match := _STDLIB.fullmatch(path):
+        _decide_stdlib(change, match, plan, is_managed=is_managed)
+    elif posixpath.dirname(path) in _PROGRAM_DIRS:
+        _decide_program(change, name, context, plan, is_managed=is_managed)
+    elif any(_is_below(path, top) for top in _SYSTEM):
+        if change.kind == "changed":
+            plan.restore[path] = None
+            if not is_managed and not name.endswith((".pyc", ".cache")) and ".so" in name:
+                _report(plan, f"{path}, a file of the image's, was replaced; put back", path)
+    elif name in _EVERYWHERE and change.kind != "deleted":
+        plan.remove[path] = None
+        _report(plan, f"{path} lies outside the workspace, where only a verifier would read it; removed", path)
+
+
+def _report(plan: SystemPlan, message: str, path: str) -> None:
+    plan.findings.append(Finding(kind="system_file", message=message, paths=[path]))
+
+
+def _decide_loaded(change: FileChange, context: Context, plan: SystemPlan, *, is_managed: bool) -> None:
+    path = change.path
+    if change.kind == "deleted" or path in context.prose:
+        return
+    if path.startswith("/etc/alternatives/") and (is_managed or change.kind == "added"):
+        return
+    if path.startswith(("/etc/cron", "/etc/crontab")):
+        return
+    if path.startswith("/etc/profile.d/") and change.kind == "added":
+        plan.read["/etc/profile.d"] = None
+        return
+    plan.restore[path] = None
+    if change.kind == "added":
+        plan.remove[path] = None
+    plan.relinks |= path.startswith("/etc/ld.so")
+    if path == "/etc/ld.so.preload":
+        _report(plan, f"{path} makes every program load a library of the agent's; removed", path)
+    elif not is_managed and path != "/etc/ld.so.cache":
+        _report(plan, f"{path} is read by every shell or program and was {change.kind}; put back", path)
+
+
+def _decide_package(change: FileChange, match: re.Match[str], upgraded: set[str], plan: SystemPlan) -> None:
+    path, top, rest = change.path, match[2], match[3]
+    if (top.startswith(_FAMILY) and not top.startswith(("pytest_", "pytest-"))) or re.match(r"pytest-\d", top):
+        if change.kind == "added":
+            plan.remove[path] = None
+        else:
+            plan.restore[path] = None
+            if change.kind == "changed" and path.endswith(".py") and "pytest" not in upgraded:
+                _report(plan, f"{path}, a part of pytest, was changed; put back", path)
+        return
+    if change.kind == "deleted":
+        return
+    if change.kind == "added":
+        if path.endswith(".pyc") and "/__pycache__/" in path:
+            plan.remove[path] = None
+        elif rest is None and top.endswith(".pth"):
+            plan.read[match[1]] = None
+        elif rest == "entry_points.txt":
+            plan.read[posixpath.dirname(path)] = None
+        elif posixpath.basename(path) in ("sitecustomize.py", "usercustomize.py"):
+            plan.remove[path] = None
+            _report(plan, f"{path} would run in every Python program; removed", path)
+        elif rest in (None, "__init__.py") and (top.partition(".")[0] in sys.stdlib_module_names):
+            plan.remove[path] = None
+        return
+    package = top.partition("-")[0].partition(".")[0].lower()
+    if package not in upgraded:
+        plan.restore[path] = None
+        if path.endswith((".py", ".pth", ".so", "entry_points.txt")):
+            _report(plan, f"{path}, a file of the image's, was changed; put back", path)
+
+
+def _decide_stdlib(change: FileChange, match: re.Match[str], plan: SystemPlan, *, is_managed: bool) -> None:
+    path, rest = change.path, match[2]
+    if change.kind == "deleted":
+        return
+    if change.kind == "changed":
+        plan.restore[path] = None
+        if not is_managed and not path.endswith(".pyc"):
+            _report(plan, f"{path}, a file of the image's Python, was changed; put back", path)
+    elif path.endswith(".pyc") and "/__pycache__/" in path:
+        plan.remove[path] = None
+    elif ("/" not in rest and rest.endswith((".py", ".pyc", ".so"))) or rest.endswith("/__init__.py"):
+        if is_managed:
+            return
+        plan.remove[path] = None
+        _report(plan, f"{path} stands before what is installed for Python; removed", path)
+
+
+def _decide_program(change: FileChange, name: str, context: Context, plan: SystemPlan, *, is_managed: bool) -> None:
+    path = change.path
+    if change.kind == "changed":
+        if name in context.known_programs or not _is_wanted(name, context):
+            plan.restore[path] = None
+            if not is_managed:
+                _report(plan, f"{path}, a program of the image's, was replaced; put back", path)
+    elif change.kind == "added" and name in PROGRAMS and name in context.known_programs:
+        if is_managed and path.startswith(("/usr/bin", "/usr/sbin")):
+            return
+        if not _is_wanted(name, context):
+            plan.remove[path] = None
+            _report(plan, f"{path} stands before the image's own {name}; removed", path)
+
+
+def _is_wanted(name: str, context: Context) -> bool:
+    """Return whether the task asks for another version of a program."""
+    plain = re.escape(re.sub(r"[\d.]+$", "", name) or name)
+    asked = rf"(?:install|build|compil|upgrad|updat|replac|patch|fix)\w*\b[^.\n]{{0,120}}\b{plain}"
+    return re.search(asked, context.prose, re.IGNORECASE) is not None
