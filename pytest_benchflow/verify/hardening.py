@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, cast
 from pytest_benchflow.core.errors import SandboxError
 from pytest_benchflow.core.text import one_line
 from pytest_benchflow.sandboxes import OWN_ENV, exec_checked
+from pytest_benchflow.verify.installed import decide_packages
 from pytest_benchflow.verify.integrity import Finding
 from pytest_benchflow.verify.pins import Ownership, pinned
 from pytest_benchflow.verify.policy import Context, Plan, decide, imported_names
@@ -88,8 +89,9 @@ class Guard:
         self._before = before = await scan(self.sandbox, roots=self._roots, tops=self._tops(step), baseline=baseline)
         self._uids = tuple(self._uid(user, before) for user in self.users)
         ownership = self._ownership
-        path = [entry for entry in before.env.get("PATH", "").split(":") if entry.startswith("/")]
-        self._programs = tuple(entry.rstrip("/") for entry in path if ownership.is_agents(entry))
+        path = [*before.env.get("PATH", "").split(":"), *before.env.get("NODE_PATH", "").split(":")]
+        entries = [entry.rstrip("/") for entry in path if entry.startswith("/")]
+        self._programs = tuple(entry for entry in dict.fromkeys(entries) if ownership.is_agents(entry))
         if self._may_change_system or (self.lists_changes and self._has_custody):
             self._changed_before = frozenset(change.path for change in await self._custody.changes())
 
@@ -137,11 +139,20 @@ class Guard:
         if before is None:
             return []
         programs = (*self._programs, *self._read)
-        after = await scan(self.sandbox, roots=self._roots, tops=self._tops(step), programs=programs)
+        since = before.now if self._has_custody and self.users and not self._is_trusted else ""
+        after = await scan(self.sandbox, roots=self._roots, tops=self._tops(step), programs=programs, since=since)
         plan = decide(before, after, self._context(step))
+        packages: Sequence[str] = ()
+        if after.fresh and self.hardening.does("restore_config"):
+            packages = decide_packages(after.fresh, await self._custody.changes(), plan)
         self._ignores_hooks = plan.ignores_hooks
         await self._carry_out(plan)
+        await self._custody_restore(packages)
         return [finding.model_copy(update={"step": step.name, "round": round}) for finding in plan.findings]
+
+    async def _custody_restore(self, paths: Sequence[str]) -> None:
+        if paths:
+            await self._custody.restore_files(paths)
 
     async def step_over(self, step: TaskStep) -> None:
         """Look at what the last step left, before the files of the next one come."""

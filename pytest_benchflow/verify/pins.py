@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 #: Lists of directories: what an agent could write to is left out of them.
 _LISTS = (
     "LD_LIBRARY_PATH",
-    "NODE_PATH",
     "PERL5LIB",
     "RUBYLIB",
     "LUA_PATH",
@@ -58,7 +57,7 @@ class Ownership:
 
 def named_paths() -> str:
     """Return shell words for all paths that the environment names and that could be loaded."""
-    names = " ".join(f'"${{{name}:-}}"' for name in ("PATH", "PYTHONPATH", *_LISTS, *_LOADED))
+    names = " ".join(f'"${{{name}:-}}"' for name in ("PATH", "PYTHONPATH", "NODE_PATH", *_LISTS, *_LOADED))
     return f"$(printf '%s\\n' {names} | tr ':=,; ' '\\n\\n\\n\\n\\n' | grep ^/ | sort -u)"
 
 

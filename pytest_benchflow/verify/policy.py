@@ -233,7 +233,7 @@ def _is_guarded(path: str, context: Context) -> bool:
     does = context.hardening.does
     if posixpath.basename(path) == "conftest.py":
         return does("cleanup_conftests")
-    if _is_git(path):
+    if _is_git(path) or posixpath.basename(path) == ".git":
         return does("clean_git")
     if _matches(path, _CUSTOMIZE) or path.endswith((".pth", "/entry_points.txt")):
         return does("remove_shadows")
@@ -250,7 +250,9 @@ def _decide_file(
     if not _is_guarded(path, context) or _in_packages(path, old):
         return
     name = posixpath.basename(path)
-    if _is_git(path):
+    if name == ".git":
+        _decide_git_file(path, file, context, plan, after)
+    elif _is_git(path):
         _decide_git(path, old, file, context, plan)
     elif path.endswith(".pth"):
         _decide_pth(path, old, file, plan)
@@ -522,6 +524,20 @@ def _ini(text: str) -> dict[str, dict[str, str]]:
     parser = configparser.RawConfigParser(strict=False, allow_no_value=True)
     parser.read_string(text)
     return {name: dict(parser[name]) for name in parser.sections() if name.strip() in _INI_OF_TESTS}
+
+
+def _decide_git_file(path: str, file: ScannedFile, context: Context, plan: Plan, after: Scan) -> None:
+    """Treat the directory that a `.git` file names like one of that name; it has to lie in the workspace."""
+    match = re.match(r"gitdir:\s*(.+)", file.text)
+    place = posixpath.normpath(posixpath.join(posixpath.dirname(path), match[1].strip())) if match else "/"
+    if not f"{place}/".startswith(context.workdir.rstrip("/") + "/"):
+        plan.drop(path)
+        plan.report("git", f"{path} led git to {place}; removed", path)
+        return
+    plan.ignores_hooks = True
+    for name in ("config", "config.worktree"):
+        if (config := after.files.get(f"{place}/{name}")) is not None and not _is_git(config.path):
+            _decide_git(config.path, None, config, context, plan)
 
 
 def _decide_git(path: str, old: ScannedFile | None, file: ScannedFile, context: Context, plan: Plan) -> None:

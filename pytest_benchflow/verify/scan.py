@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import re
 import shlex
 import tarfile
 import zlib
@@ -32,10 +33,10 @@ NAMES = (
     *("pyproject.toml", ".coveragerc", "setup.py", "noxfile.py", "hatch.toml", "flit.ini", "MANIFEST.in"),
     *("Makefile", "makefile", "GNUmakefile", "package.json", ".npmrc", ".mocharc*", "jest.config*"),
     *("vitest.config*", "ava.config*", "karma.conf*", ".nycrc*", ".taprc", "uv.toml", "pip.conf", "pip.ini"),
-    *("sitecustomize.*", "usercustomize.*"),
+    *("sitecustomize.*", "usercustomize.*", ".git", "config"),
 )
 _PATHS = (
-    *("*/tests/__init__.py", "*/test/__init__.py", "*/bin/python*"),
+    "*/bin/python*",
     *("*/site-packages/*.pth", "*/dist-packages/*.pth", "*-info/entry_points.txt"),
     *("*.git/config", "*.git/config.worktree", "*.git/modules/*/config", "*.git/worktrees/*/config*"),
     *("*.git/hooks/*", "*.git/info/attributes", "*/.cargo/config", "*/.cargo/config.toml"),
@@ -73,6 +74,11 @@ all() {{
     printf '\0\0#modules\0'
     find "${{livetops[@]}}" -maxdepth 2 ! -path "*$nl*" '(' -name '*.py' -o -name '*.pyc' -o -name '*.so' ')' -print
   fi
+  if [ -n '{since}' ] && [ ${{#live[@]}} != 0 ]; then
+    printf '\0\0#fresh\0'
+    find "${{live[@]}}" -xdev ! -path "*$nl*" '(' -path '*/node_modules/*' -o -path '*/site-packages/*' ')' \
+      ! -type d -newerct '@{since}' -print 2>/dev/null
+  fi
   {more}
   list=$(files)
   flags=
@@ -94,6 +100,8 @@ for d in "${{words[@]}}"; do
     /*) [ -O "$d" ] || programs+=("$d") ;;
   esac
 done
+IFS=: read -r -d '' -a words < <(printf '%s\0' "${{NODE_PATH:-}}")
+for d in "${{words[@]}}"; do case $d in /*) programs+=("$d") ;; esac; done
 IFS=: read -r -d '' -a words < <(printf '%s\0' "${{PYTHONPATH:-}}")
 for d in "${{words[@]}}"; do case $d in /*) tops+=("${{d%/}}") ;; esac; done
 """
@@ -109,6 +117,8 @@ printf '%s\n' /usr/lib/python3*/*-packages/* /usr/lib/python3/dist-packages/* /u
 printf '\0\0#added\0'
 cat /usr/lib/python3*/*-packages/*.pth /usr/lib/python3/dist-packages/*.pth \
   /usr/local/lib/python3*/*-packages/*.pth 2>/dev/null | grep ^/
+printf '\0\0#now\0'
+date +%s.%N
 printf '\0\0#ids\0'
 for user in {users}; do printf '%s %s\n' "$user" "$(id -u "$user" 2>/dev/null)"; done
 printf '\0\0#env\0'
@@ -178,6 +188,10 @@ class Scan:
     added: tuple[str, ...] = ()
     """Directories that the system's interpreters look into because of .pth files."""
     ids: Mapping[str, int] = field(default_factory=dict)
+    now: str = ""
+    """The sandbox's clock, if it tells more than seconds."""
+    fresh: tuple[str, ...] = ()
+    """What was written in directories of installed packages."""
     """Numbers of users."""
     owners: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """User and mode of directories."""
@@ -200,13 +214,19 @@ async def scan(
     tops: Sequence[str],
     programs: Sequence[str] = (),
     baseline: Baseline | None = None,
+    since: str = "",
 ) -> Scan:
     """Look into `roots` with all below, into `tops` for modules, into `programs` for all files.
 
-    With a baseline the command gets the variables of the image, which no agent has had a chance to use yet.
+    Of installed packages it tells what was written `since` a moment. With a baseline the command gets the variables of
+    the image, which no agent has had a chance to use yet.
     """
     named = " -o ".join(
-        [*(f"-name {shlex.quote(name)}" for name in NAMES), *(f"-path {shlex.quote(path)}" for path in _PATHS)]
+        [
+            *(f"-name {shlex.quote(name)}" for name in NAMES),
+            *(f"-path {shlex.quote(path)}" for path in _PATHS),
+            "'(' -name __init__.py ! -path '*/site-packages/*' ')'",
+        ]
     )
     blocks = MAX_CONTENT_BYTES // 512
     first = more = ""
@@ -224,6 +244,7 @@ async def scan(
         limit=_MAX_ARCHIVE_BYTES,
         first=first,
         more=more,
+        since=since,
     )
     env = OWN_ENV if baseline is None else None
     try:
@@ -262,6 +283,8 @@ def _parsed(output: str) -> Scan:
         env=dict(line.partition("=")[::2] for line in texts.get("env", "").split("\0") if "=" in line),
         programs=dict(line.partition(" ")[::2] for line in texts.get("programs", "").splitlines()),
         added=tuple(dict.fromkeys(texts.get("added", "").split())),
+        now=now if re.fullmatch(r"\d+\.\d+", now := texts.get("now", "").strip()) else "",
+        fresh=tuple(texts.get("fresh", "").splitlines()),
         binaries=frozenset(texts.get("binaries", "").splitlines()),
         ids={name: int(uid) for name, _, uid in (line.partition(" ") for line in ids) if uid.isdigit()},
         owners={path: (int(fact.split()[0]), int(fact.split()[1], 8)) for fact, path in owners if path},

@@ -80,10 +80,12 @@ def _copy(client: docker.APIClient, image: str, path: str, out: tarfile.TarFile)
         empty.mode = 0o644
         out.addfile(empty, io.BytesIO())
         return
+    top = path.strip("/")
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
         for member in archive:
-            if member.isdir():
-                continue
-            content = archive.extractfile(member) if member.isreg() else None
-            member.name = path.lstrip("/")
-            out.addfile(member, content)
+            # Its names begin with the last part of the path.
+            _, slash, rest = member.name.strip("/").partition("/")
+            member.name = f"{top}/{rest}" if slash else top
+            if member.islnk():
+                member.linkname = f"{top}/{member.linkname.partition('/')[2]}"
+            out.addfile(member, archive.extractfile(member) if member.isreg() else None)

@@ -11,6 +11,7 @@ import stat
 import tarfile
 from collections.abc import Collection, Iterator
 from functools import cache
+from itertools import chain
 from typing import TYPE_CHECKING, BinaryIO
 
 from pytest_benchflow.sandboxes.base import FileChange
@@ -39,9 +40,7 @@ class Image:
 
     def find(self, path: str) -> str | None:
         """Return where on the host the image's own file or directory of a path is, None if it has none."""
-        key, base = next(
-            ((key, top) for key, top in self._areas.items() if path == top or path.startswith(f"{top}/")), (_ROOT, "")
-        )
+        key, base = self._area(path)
         inside = path.removeprefix(base)
         for layer in (*(f"{layer}/{key}" for layer in self._layers), *([base] if base else [])):
             candidate = f"{layer}{inside}"
@@ -50,6 +49,11 @@ class Image:
             if _is_hidden(layer, inside):
                 return None
         return _in_skeleton(path.lstrip("/")) if key == _ROOT else None
+
+    def _area(self, path: str) -> tuple[str, str]:
+        """Return the key of the overlay that shows a path, and where that is; "" for the root."""
+        areas = ((key, top) for key, top in self._areas.items() if path == top or path.startswith(f"{top}/"))
+        return next(areas, (_ROOT, ""))
 
     def changes(self, written: str) -> list[FileChange]:
         """Return what differs from the image in a directory of all that was written."""
@@ -80,10 +84,26 @@ class Image:
             else:
                 yield FileChange(inside, "added" if own is None else "changed")
 
+    def _all_below(self, path: str) -> Iterator[str]:
+        """Yield a file, or all files of a directory, whichever layers they are in."""
+        own = self.find(path)
+        if own is None or os.path.islink(own) or not os.path.isdir(own):
+            yield path
+            return
+        key, base = self._area(path)
+        inside = path.removeprefix(base)
+        names: set[str] = set()
+        for layer in (*(f"{layer}/{key}" for layer in self._layers), *([base] if base else [])):
+            if os.path.isdir(f"{layer}{inside}"):
+                names |= {*os.listdir(f"{layer}{inside}")}
+        for name in names:
+            if self.find(f"{path}/{name}") is not None:
+                yield from self._all_below(f"{path}/{name}")
+
     def pack(self, paths: Collection[str], stream: BinaryIO) -> None:
         """Write an archive of the image's own files; one that it does not have is empty."""
         with tarfile.open(fileobj=stream, mode="w|") as archive:
-            for path in sorted({*paths} - _OWN):
+            for path in sorted(chain.from_iterable(map(self._all_below, {*paths} - _OWN))):
                 own = self.find(path)
                 info = tarfile.TarInfo(path.lstrip("/"))
                 info.mode = 0o644

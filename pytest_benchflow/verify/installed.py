@@ -1,0 +1,58 @@
+"""What an agent wrote into packages that the image had installed in the workspace: their own files come back."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterable
+
+from pytest_benchflow.sandboxes import FileChange
+from pytest_benchflow.verify.policy import Plan
+
+_NODE = re.compile(r"(.*/node_modules/(?:@[^/]+/)?[^/.@][^/]*)/.+")
+_PYTHON = re.compile(r"(.*/site-packages)/([^/]+)(?:/.*)?")
+_MOST_PACKAGES = 40
+
+
+def decide_packages(fresh: Iterable[str], changes: Iterable[FileChange], plan: Plan) -> list[str]:
+    """Have what was added to packages of the image removed, and return what the image has to give back.
+
+    A package of Node comes back as a whole; of Python, where several share a directory, changed files do, unless
+    another version was installed. Packages that are new are the agent's work.
+    """
+    kinds = {change.path: change.kind for change in changes}
+    restored: dict[str, None] = {}
+    upgraded = {_distribution(path) for path in fresh if ".dist-info/" in path and kinds.get(path) == "added"}
+    for path in fresh:
+        if match := _NODE.fullmatch(path):
+            package = _outermost(match[1])
+            if kinds.get(package) == "added":
+                continue
+            if kinds.get(path) == "added":
+                plan.drop(path)
+            restored[package] = None
+        elif match := _PYTHON.fullmatch(path):
+            if path.endswith(".pyc"):
+                plan.drop(path)
+            elif kinds.get(path) == "changed" and match[2].partition("-")[0].lower() not in upgraded:
+                restored[path] = None
+    for package in restored:
+        plan.report("changed_config", f"{package}, which the image has installed, was changed; put back", package)
+    if len(restored) > _MOST_PACKAGES:
+        plan.findings = [finding for finding in plan.findings if finding.paths[0] not in restored]
+        return list(dict.fromkeys(_directory(path) for path in restored))
+    return list(restored)
+
+
+def _outermost(package: str) -> str:
+    """Return the package that brings another one along."""
+    return re.sub(r"(/node_modules/(?:@[^/]+/)?[^/]+)/node_modules/.*", r"\1", package)
+
+
+def _distribution(path: str) -> str:
+    name = posixpath.basename(posixpath.dirname(path))
+    return re.split(r"-\d", name, maxsplit=1)[0].lower()
+
+
+def _directory(path: str) -> str:
+    return re.sub(r"/(node_modules|site-packages)/.*", r"/\1", path)
