@@ -10,6 +10,7 @@ import acp_session
 import agent_start
 import collection
 import docker_rollouts
+import hardening
 import local_sandboxes
 import rollouts
 
@@ -21,6 +22,8 @@ BENCHMARKS = {
     "acp.session": acp_session.session,
     "docker.rollouts": docker_rollouts.rollouts,
     "agents.start": agent_start.start,
+    "hardening.local": hardening.local,
+    "hardening.docker": hardening.docker,
 }
 
 

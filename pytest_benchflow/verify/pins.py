@@ -55,10 +55,9 @@ class Ownership:
         return False
 
 
-def named_paths() -> str:
-    """Return shell words for all paths that the environment names and that could be loaded."""
-    names = " ".join(f'"${{{name}:-}}"' for name in ("PATH", "PYTHONPATH", "NODE_PATH", *_LISTS, *_LOADED))
-    return f"$(printf '%s\\n' {names} | tr ':=,; ' '\\n\\n\\n\\n\\n' | grep ^/ | sort -u)"
+def named_variables() -> str:
+    """Return shell words for the values of all variables that may name something that is loaded."""
+    return " ".join(f"${{{name}:-}}" for name in ("PATH", "PYTHONPATH", "NODE_PATH", *_LISTS, *_LOADED))
 
 
 def pinned(env: Mapping[str, str], ownership: Ownership) -> dict[str, str]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pytest_benchflow.core.errors import VerifierError
 from pytest_benchflow.core.text import exit_status, one_line
 from pytest_benchflow.sandboxes import OWN_ENV
-from pytest_benchflow.verify.pins import named_paths
+from pytest_benchflow.verify.pins import named_variables
 from pytest_benchflow.verify.spoiled import EnvironmentSpoiled, spoiled_error
 
 if TYPE_CHECKING:
@@ -81,10 +81,12 @@ all() {{
   fi
   {more}
   list=$(files)
-  flags=
-  [[ $(tar --version 2>/dev/null) == *GNU* ]] && flags=--verbatim-files-from
   printf '\0\0#files\0'
-  [ -z "$list" ] || printf '%s\n' "$list" | tar -czf - --no-recursion $flags -T - 2>/dev/null | head -c {limit}
+  if [ -n "$list" ]; then
+    flags=
+    [[ $(tar --version 2>/dev/null) == *GNU* ]] && flags=--verbatim-files-from
+    printf '%s\n' "$list" | tar -czf - --no-recursion $flags -T - 2>/dev/null | head -c {limit}
+  fi
 }}
 all | base64
 echo '#end'
@@ -115,10 +117,11 @@ cd /
 printf '\0\0#packages\0'
 printf '%s\n' /usr/lib/python3*/*-packages/* /usr/lib/python3/dist-packages/* /usr/local/lib/python3*/*-packages/*
 printf '\0\0#added\0'
-cat /usr/lib/python3*/*-packages/*.pth /usr/lib/python3/dist-packages/*.pth \
-  /usr/local/lib/python3*/*-packages/*.pth 2>/dev/null | grep ^/
+for f in /usr/lib/python3*/*-packages/*.pth /usr/local/lib/python3*/*-packages/*.pth; do
+  [ -f "$f" ] && while IFS= read -r line; do [[ $line == /* ]] && printf '%s\n' "$line"; done <"$f"
+done
 printf '\0\0#now\0'
-date +%s.%N
+echo "${{EPOCHREALTIME:-$(date +%s.%N)}}"
 printf '\0\0#ids\0'
 for user in {users}; do printf '%s %s\n' "$user" "$(id -u "$user" 2>/dev/null)"; done
 printf '\0\0#env\0'
@@ -132,13 +135,22 @@ for p in /proc/[0-9]*; do
 done
 """
 
-# For each word with a path, and all directories above it, whose it is and who may write there.
+# For each path that a variable names, and all directories above it, whose it is and who may write there.
 _OWNERS = r"""
 printf '\0\0#owners\0'
-for p in {paths}; do
-  p=$(readlink -f -- "$p" 2>/dev/null) || continue
-  while [ "$p" != / ] && [ -n "$p" ]; do printf '%s\n' "$p"; p=${{p%/*}}; done
-done | sort -u | while IFS= read -r p; do stat -c '%u %a|%n' "$p" 2>/dev/null; done
+owners() {{
+  local -A dirs=()
+  local p IFS=$':=,; \t\n'
+  set -f
+  for p in {variables}; do
+    [[ $p == /* ]] || continue
+    p=${{p%/}}
+    while [ -n "$p" ]; do dirs[$p]=1; p=${{p%/*}}; done
+  done
+  set +f
+  [ ${{#dirs[@]}} = 0 ] || stat -L -c '%u %a|%n' -- "${{!dirs[@]}}" 2>/dev/null
+}}
+owners
 """
 
 
@@ -233,7 +245,7 @@ async def scan(
     if baseline is not None:
         inside = " | ".join(f"{shlex.quote(place)} | {shlex.quote(place)}/*" for place in baseline.places)
         first = _FROM_ENV.format(inside=inside or "''")
-        more = _FACTS.format(users=shlex.join(baseline.users)) + _OWNERS.format(paths=named_paths())
+        more = _FACTS.format(users=shlex.join(baseline.users)) + _OWNERS.format(variables=named_variables())
     script = _SCRIPT.format(
         roots=shlex.join(outermost(roots)),
         tops=shlex.join(dict.fromkeys(tops)),
@@ -283,7 +295,7 @@ def _parsed(output: str) -> Scan:
         env=dict(line.partition("=")[::2] for line in texts.get("env", "").split("\0") if "=" in line),
         programs=dict(line.partition(" ")[::2] for line in texts.get("programs", "").splitlines()),
         added=tuple(dict.fromkeys(texts.get("added", "").split())),
-        now=now if re.fullmatch(r"\d+\.\d+", now := texts.get("now", "").strip()) else "",
+        now=now if re.fullmatch(r"\d+\.\d+", now := texts.get("now", "").strip().replace(",", ".")) else "",
         fresh=tuple(texts.get("fresh", "").splitlines()),
         binaries=frozenset(texts.get("binaries", "").splitlines()),
         ids={name: int(uid) for name, _, uid in (line.partition(" ") for line in ids) if uid.isdigit()},
