@@ -20,7 +20,7 @@ _SHOWN_PLACES = {"warning": 10, "error": 100}
 def check(paths: Sequence[Path], *, strict: bool, run: SelfTestOptions | None = None) -> int:
     """Report every problem of the tasks below these paths, and run them; 1 if any is broken, 2 if a path holds none."""
     from pytest_benchflow.configfile import TaskError
-    from pytest_benchflow.tasks import find_tasks, load_task
+    from pytest_benchflow.tasks import environment_problem, find_tasks, load_task
 
     tasks_by_path = {path: [*find_tasks(path.parent if _is_task_file(path) else path)] for path in paths}
     good: list[Task] = []
@@ -36,7 +36,11 @@ def check(paths: Sequence[Path], *, strict: bool, run: SelfTestOptions | None = 
             broken += 1
         else:
             problems = task.warnings
-            good.append(task)
+            if (problem := environment_problem(task)) is not None:
+                problems = [*problems, problem]
+                broken += 1
+            else:
+                good.append(task)
         for problem in problems:
             part = "" if problem.line else os.path.relpath(problem.file, directory)
             equal.setdefault((part, re.sub('".*?"', "", _line(problem))), []).append(problem)

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 from pytest_benchflow.agents import FREE_AGENTS
 from pytest_benchflow.configfile import filled_variables, resolve_env
 from pytest_benchflow.core.errors import CannotRunHere, UnsupportedError, UsageError
-from pytest_benchflow.core.files import COMPOSE_FILE, compose_file
+from pytest_benchflow.core.files import compose_file
 from pytest_benchflow.core.secrets import secret_values
-from pytest_benchflow.tasks import service_mentions
+from pytest_benchflow.tasks import environment_problem, service_mentions
 
 if TYPE_CHECKING:
     from pytest_benchflow.agents import Agent
@@ -38,7 +38,8 @@ def check_rollout(task: Task, config: RolloutConfig, backend: Backend, agents: S
 def refuse_unsupported(task: Task, backend: Backend, agents: Sequence[Agent] = ()) -> None:
     """Raise one error that names every key this backend cannot honour."""
     _skip_windows(task, backend)
-    _require_environment(task)
+    if (problem := environment_problem(task)) is not None:
+        raise UsageError(f"{task.file}: {problem.reason}", advice=problem.fix)
     can = _capabilities(task, backend)
     _require_network(task, can, agents)
     _refuse_policies(task, agents)
@@ -52,18 +53,6 @@ def refuse_unsupported(task: Task, backend: Backend, agents: Sequence[Agent] = (
         raise UnsupportedError(
             f"{task.file}: the {backend.name} sandbox does not support {', '.join(dict.fromkeys(problems))}",
             advice="choose another --bf-sandbox" if backend.capabilities.docker_image else "use --bf-sandbox docker",
-        )
-
-
-def _require_environment(task: Task) -> None:
-    """Refuse an environment that only has files: on some base of ours its score would mean something else."""
-    directory = task.environment_dir
-    if task.config.environment.docker_image or directory is None:
-        return
-    if not (directory / "Dockerfile").exists() and compose_file(directory) is None:
-        raise UsageError(
-            f"{task.file}: {directory.name}/ has no Dockerfile and no {COMPOSE_FILE}",
-            advice="write one, or name an image with [environment] docker_image",
         )
 
 

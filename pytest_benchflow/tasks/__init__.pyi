@@ -32,6 +32,7 @@ from .models import TaskConfig as TaskConfig
 from .models import VerifierConfig as VerifierConfig
 from .native import Strategy as Strategy
 from .prompts import Prompts as Prompts
+from .required_files import environment_problem as environment_problem
 from .service_manifest import service_request as service_request
 from .summary import RunHints as RunHints
 from .summary import TaskSummary as TaskSummary

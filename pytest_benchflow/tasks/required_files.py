@@ -7,13 +7,14 @@ import stat
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pytest_benchflow.configfile import Problem
-from pytest_benchflow.core.files import COMPOSE_FILE
+from pytest_benchflow.core.files import COMPOSE_FILE, compose_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pytest_benchflow.tasks.layout import Layout
     from pytest_benchflow.tasks.models import Judge, StepConfig, TaskConfig, VerifierConfig
+    from pytest_benchflow.tasks.task import Task
 
 
 Kind = Literal["environment", "instruction", "tests", "rubric", "solution"]
@@ -65,6 +66,20 @@ class RequiredFile(NamedTuple):
 def missing_files(directory: str, files: Iterable[RequiredFile]) -> list[Problem]:
     """Return a problem for every required file that the directory does not have."""
     return [file.problem(directory) for file in files if not file.exists(directory)]
+
+
+def environment_problem(task: Task) -> Problem | None:
+    """Say that an environment only has files: on some base of ours the task's score would mean something else.
+
+    Such a task can be collected, as elsewhere, but not run.
+    """
+    directory = task.environment_dir
+    if task.config.environment.docker_image or directory is None:
+        return None
+    if (directory / "Dockerfile").exists() or compose_file(directory) is not None:
+        return None
+    reason = f"{directory.name}/ has no Dockerfile and no {COMPOSE_FILE}"
+    return Problem(str(task.file), None, None, reason, "write one, or name an image with [environment] docker_image")
 
 
 def script(config: TaskConfig, stem: str) -> str:

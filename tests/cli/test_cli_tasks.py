@@ -92,6 +92,19 @@ def test_unsound_tasks_are_told_apart_and_nothing_is_built_twice(capsys: pytest.
     assert len(built) == 1
 
 
+def test_a_task_that_cannot_start_for_want_of_an_image_is_broken(capsys: pytest.CaptureFixture[str]) -> None:
+    write_task(Path("tasks/fine"))
+    task = write_task(Path("tasks/files"), files={"environment/setup.sh": "true\n"})
+    (task / "environment/Dockerfile").unlink()
+    assert main(["tasks", "check", "tasks"]) == 1
+    shown = capsys.readouterr()
+    assert shown.err.strip() == (
+        "tasks/files/task.toml: environment/ has no Dockerfile and no docker-compose.yaml; "
+        "write one, or name an image with [environment] docker_image"
+    )
+    assert shown.out == "2 tasks, 1 broken\n"
+
+
 def test_nothing_starts_where_no_task_can_run(capsys: pytest.CaptureFixture[str]) -> None:
     write_task(Path("tasks/good"))
     assert main(["tasks", "check", "tasks", "--run", "--sandbox", "lokal"]) == 2
