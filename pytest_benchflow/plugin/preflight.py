@@ -13,7 +13,7 @@ from pytest_benchflow.agents import FREE_AGENTS, AgentRequest
 from pytest_benchflow.core.errors import BenchflowError, CannotRunHere, CredentialsError
 from pytest_benchflow.plugin.items import RolloutItem
 from pytest_benchflow.plugin.session import BenchSession
-from pytest_benchflow.rollout import agent_spec, refuse_unsupported, require_variables, verifier_spec
+from pytest_benchflow.rollout import agent_spec, judges_of, refuse_unsupported, require_variables, verifier_spec
 
 if TYPE_CHECKING:
     from pytest_benchflow.jobs import Cell
@@ -126,6 +126,7 @@ class DryRun:
                 return f"will be skipped: {reason.removesuffix(f' for {task.short_name}')}"
             refuse_unsupported(task, self._backend, [agent])
             require_variables(task)
+            judges_of(task, run.defaults)
             if not agent.calls_model:
                 agent.access(task, AgentRequest(env=run.defaults.agent_env))
         except CannotRunHere as reason:

@@ -251,7 +251,7 @@ class _Trouble:
             return cls(error.message, None, error.retryable)
         codes = (getattr(error, "status_code", None), getattr(error, "code", None))
         status = next((code for code in codes if isinstance(code, int)), None)
-        text = one_line(str(getattr(error, "message", None) or error), 300) or type(error).__name__
+        text = one_line(_said(error), 300) or type(error).__name__
         if status is None:
             cause = f" ({one_line(str(error.__cause__))})" if error.__cause__ is not None else ""
             return cls(f"{text}{cause}", None, not isinstance(error, TypeError | AttributeError))
@@ -262,6 +262,15 @@ class _Trouble:
         if self.retry_after is not None:
             return min(self.retry_after, _MAX_WAIT_SEC)
         return _FIRST_WAIT_SEC * 2.0 ** (attempt - 1) * random.uniform(0.5, 1.0)  # noqa: S311 - spreads retries
+
+
+def _said(error: Exception) -> str:
+    """Return what the server says, without the SDK's words around it."""
+    body: object = getattr(error, "body", None)
+    for part in (body.get("error", body), body) if isinstance(body, dict) else ():
+        if isinstance(part, dict) and isinstance(message := part.get("message"), str):
+            return message
+    return str(getattr(error, "message", None) or error)
 
 
 def _retry_after(error: Exception) -> float | None:

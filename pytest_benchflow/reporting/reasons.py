@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pytest_benchflow.core.text import one_line
+
 if TYPE_CHECKING:
     from pytest_benchflow.rollout import RolloutResult
+    from pytest_benchflow.verify import CriterionScore
 
 _SHOWN_CHECKS = 5
+_SHOWN_CRITERIA = 3
 
 
 def reason(result: RolloutResult) -> str:
@@ -30,6 +34,8 @@ def failure_reasons(result: RolloutResult) -> list[str]:
         total = result.checks.passed + result.checks.failed
         parts.append(f"{result.checks.passed} of {total} checks passed")
         parts += [f"failing: {_listed(result.checks.failing)}"] if result.checks.failing else []
+    if lacking := [each for each in result.criteria if each.value < 1]:
+        parts.append(f"{'criteria' if result.judge is None else 'judge'}: {_verdicts(lacking)}")
     if result.agent_detail:
         parts.append(f"agent: {result.agent_detail}")
     if result.integrity:
@@ -52,6 +58,14 @@ def _told_apart(reward: float, threshold: float) -> tuple[str, str]:
         if shown[0] != shown[1]:
             return shown
     return repr(reward), repr(threshold)
+
+
+def _verdicts(criteria: list[CriterionScore]) -> str:
+    """Write the lowest criteria with their reasons."""
+    lowest = sorted(criteria, key=lambda each: each.value)[:_SHOWN_CRITERIA]
+    more = len(criteria) - len(lowest)
+    told = (f"{each.name} {each.value:.2f}" + (f" ({one_line(each.reason)})" if each.reason else "") for each in lowest)
+    return ", ".join(told) + (f" and {more} more" if more else "")
 
 
 def _listed(names: list[str]) -> str:

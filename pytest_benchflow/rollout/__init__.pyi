@@ -41,3 +41,4 @@ from .users import PassthroughUser as PassthroughUser
 from .users import RoundResult as RoundResult
 from .users import load_user as load_user
 from .users import parse_loop as parse_loop
+from .judging import judges_of as judges_of
