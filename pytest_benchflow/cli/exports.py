@@ -20,16 +20,19 @@ def add_exports(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     """Add the three commands."""
     export = commands.add_parser(
         "export",
-        help="trajectories for other tools: ATIF files, training data",
+        help="trajectories for other tools: ATIF files, training data, spans",
         description="Write the trajectories of a job: as ATIF, one file each, or as training data in JSON lines,"
         " rollouts.jsonl (all that were scored), sft.jsonl (the good ones as chats) and rl.jsonl (prompts, rewards).",
         epilog="examples:\n  bf export jobs/nightly --format atif -o atif/\n"
-        "  bf export jobs/ --format training -o data/ --min-reward 0.8 --holdout 0.1",
+        "  bf export jobs/ --format training -o data/ --min-reward 0.8 --holdout 0.1\n"
+        "  OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 bf export jobs/nightly --format otel",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     export.add_argument("source", type=Path, metavar="PATH", help=_SOURCE)
-    export.add_argument("--format", choices=("atif", "training"), required=True, help="what to write")
-    export.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="where to, made if need be")
+    export.add_argument("--format", choices=("atif", "training", "otel"), required=True, help="what to write")
+    export.add_argument(
+        "-o", "--output", type=Path, metavar="DIR", help="where to, made if need be; otel sends to a collector"
+    )
     export.add_argument(
         "--min-reward", type=float, metavar="X", help="what is good enough to imitate (default: each one's threshold)"
     )
@@ -52,12 +55,20 @@ def add_exports(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 def _export(options: argparse.Namespace) -> int:
     from pytest_benchflow.reporting import read_report
 
+    if options.output is None and options.format != "otel":
+        raise UsageError("there is nowhere to write to", advice="name a directory with -o")
     results = [entry.result for entry in read_report(options.source).rollouts]
-    if options.format == "atif":
+    if options.format == "otel":
+        from pytest_benchflow.reporting import send_spans
+
+        sent = send_spans(results)
+        told: dict[str, object] = {"sent": sent}
+        line, more = f"{sent} rollouts sent", []
+    elif options.format == "atif":
         from pytest_benchflow.reporting import write_atif
 
         written = write_atif(results, options.output)
-        told: dict[str, object] = {"files": written, "without_trajectory": len(results) - written}
+        told = {"files": written, "without_trajectory": len(results) - written}
         line = f"{written} trajectories in {options.output}"
         more = [f"{len(results) - written} rollouts have none"] if written < len(results) else []
     else:

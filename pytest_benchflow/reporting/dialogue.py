@@ -33,6 +33,7 @@ class Call:
     status: str = "pending"
     arguments: dict[str, Json] = field(default_factory=dict)
     output: str = ""
+    began: float | None = None
     seconds: float | None = None
     is_described: bool = True
     """Whether the arguments are what the agent said of the call, since it did not tell them."""
@@ -111,6 +112,8 @@ class _Reader:
         passage = self.passages[-1] if self._goes_on(event) else self._begin("agent", event)
         call = Call(_text(event.get("tool_call_id")) or f"call-{len(passage.calls) + 1}")
         _fill(call, event)
+        ts = event.get("ts")
+        call.began = float(ts) if isinstance(ts, int | float) else None
         passage.calls.append(call)
         self._open[call.id] = call
         return call
