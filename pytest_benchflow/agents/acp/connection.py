@@ -29,6 +29,8 @@ Message: TypeAlias = dict[str, Json]
 #: Where objects glued to other text are looked for: a longer line, or one with more braces, is not worth the time.
 _SALVAGE_BYTES = 1 << 20
 _SALVAGE_TRIES = 64
+#: No agent nests its messages nearly as deeply; what does is noise.
+_MAX_DEPTH = 128
 #: Requests that only a client sends; seen on the agent's output they are an echo of ours.
 _ECHOES = frozenset({"initialize", "authenticate", "session/new", "session/prompt", "session/cancel"})
 
@@ -87,6 +89,8 @@ def decode(line: bytes, end: bytes = b"\n") -> Iterator[Message | Noise]:
         messages = [*_salvage(stripped)] if value is _BROKEN else _messages(value)
     elif b'"jsonrpc"' in stripped:
         messages = [*_salvage(stripped)]
+    if stripped.count(b"[") + stripped.count(b"{") > _MAX_DEPTH:
+        messages = [message for message in messages if not _is_too_deep(message)]
     if messages:
         yield from messages
     else:
@@ -94,6 +98,17 @@ def decode(line: bytes, end: bytes = b"\n") -> Iterator[Message | Noise]:
 
 
 _BROKEN: Json = object()  # type: ignore[assignment]
+
+
+def _is_too_deep(message: Message) -> bool:
+    """Return whether a message nests deeper than whatever writes, reads or shows it later could follow."""
+    level: list[Json] = [message]
+    for _ in range(_MAX_DEPTH):
+        containers = (value.values() if isinstance(value, dict) else value for value in level)
+        level = [child for container in containers for child in container if isinstance(child, dict | list)]  # type: ignore[union-attr]
+        if not level:
+            return False
+    return True
 
 
 def _no_number(_: str) -> None:

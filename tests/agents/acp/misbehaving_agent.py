@@ -128,6 +128,17 @@ def huge_line(request: Request) -> None:
 
 
 @behaviour
+def nests_deeply(request: Request) -> None:
+    depth = int(ARGUMENT)
+    deep = b"[" * depth + b"]" * depth
+    for kind, key in (("tool_call", b"rawInput"), ("plan", b"entries"), ("agent_message_chunk", b"content")):
+        head = update(kind, toolCallId="deep", title="deep").strip()[:-3]
+        raw(head + b', "' + key + b'": ' + deep + b"}}}\n")
+    say("done")
+    done(request)
+
+
+@behaviour
 def stdout_flood(request: Request) -> None:
     for _ in range(100):
         raw(b"log line\n" * 10_000)

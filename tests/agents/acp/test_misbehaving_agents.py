@@ -130,6 +130,15 @@ async def test_odd_output_is_understood(talk: Talk, name: str, message: str) -> 
     assert (result.outcome, result.message) == (AgentOutcome.COMPLETED, message)
 
 
+@pytest.mark.parametrize("depth", [50, 900, 975, 5000])
+async def test_nothing_is_too_deep(talk: Talk, depth: int) -> None:
+    await talk.open("nests_deeply", str(depth))
+    assert (await talk.prompt()).message == "done"
+    assert len(talk.of_type("tool_call_start")) == (depth < 100)
+    for event in talk.events:
+        assert json.dumps(event).count("[") < 150
+
+
 async def test_a_line_over_the_limit_is_skipped_and_noted(talk: Talk) -> None:
     await talk.open("huge_line")
     assert (await talk.prompt()).message == "done"
