@@ -7,7 +7,7 @@ BIN = $(VENV)/bin
 # Hundreds of tests start Python: without bytecode each would compile the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-agents test-faults wheel-test lint bench docs site clean
+.PHONY: demo test test-agents test-attacks test-faults wheel-test lint bench docs site clean
 
 demo: $(VENV)/.demo
 	$(BIN)/pytest tasks --bf-sandbox local
@@ -24,6 +24,10 @@ test-agents: $(VENV)/.test
 # The long part of the fault suite: hundreds of kills at random moments, a flood of a gigabyte.
 test-faults: $(VENV)/.test
 	BF_FAULT_SEEDS=0:240 BF_FAULT_DOCKER_SEEDS=0:30 BF_FAULT_FLOOD_MB=1000 $(BIN)/pytest tests/faults -n $(JOBS)
+
+# Every attack as every user in both sandboxes, and the same without hardening: half an hour.
+test-attacks: $(VENV)/.test
+	BF_ATTACKS=all $(BIN)/pytest tests/attacks -n $(JOBS) --dist loadfile
 
 # What users install: the wheel, in fresh environments, with every Python that is here.
 wheel-test: $(VENV)/.demo

@@ -19,29 +19,24 @@ IS_FULL = os.environ.get("BF_ATTACKS") == "all"
 #: One of each kind; the others are variations, which cost minutes.
 CHOSEN = frozenset(
     """
-    conftest-beside-tests conftest-is-a-link conftest-read-only ini-loads-a-plugin toml-loads-a-plugin
-    plugin-metadata-in-workspace shadow-json-inline shadow-_pytest-__init__-pytest-m shadow-compiled-module
-    user-site-of-the-verifier pythonpath-of-the-image editable-install sitecustomize-of-the-system
-    standard-library-changed cache-that-fits cache-is-a-link venv-python-replaced
-    variable-path variable-bash-env variable-home variable-ld-preload variable-pytest-addopts
-    preload-file interpreter-replaced shell-replaced test-runner-replaced profile-of-root
-    git-fsmonitor git-filter git-hook makefile-before-makefile node-modules-changed
-    read-tests search-the-host variables-of-the-verifier
-    reward-written-ahead reward-directory-is-a-link logs-is-a-link
+    conftest-beside-tests conftest-is-a-link ini-loads-a-plugin plugin-metadata-in-workspace
+    shadow-json-inline shadow-compiled-module user-site-of-the-verifier pythonpath-of-the-image editable-install
+    standard-library-changed cache-that-fits venv-python-replaced variable-path variable-bash-env variable-ld-preload
+    variable-pytest-addopts preload-file interpreter-replaced shell-replaced profile-of-root
+    git-fsmonitor git-hook makefile-before-makefile
+    read-tests variables-of-the-verifier reward-written-ahead logs-is-a-link
     answer-is-a-link answer-link-out-and-out
     leader-is-a-zombie forks-ahead forged-mark holds-the-directory-open started-again-by-a-service
-    asks-for-a-file asks-for-a-terminal says-that-it-passed forged-usage
-    conftest-for-the-next-step tests-of-the-step-before round-plants-a-conftest separate-conftest separate-link
+    asks-for-a-file says-that-it-passed
+    conftest-for-the-next-step round-plants-a-conftest separate-conftest
     """.split()  # noqa: SIM905
 )
-CHOSEN_CONTROLS = {
-    "conftest-beside-tests", "shadow-json-inline", "variable-bash-env", "git-fsmonitor", "answer-is-a-link"
-}  # fmt: skip
+CHOSEN_CONTROLS = {"conftest-beside-tests", "shadow-json-inline", "git-fsmonitor", "answer-is-a-link"}
 CHOSEN_HONEST = frozenset(
     """
-    honest-file honest-root honest-project-has-a-conftest honest-plugin-of-the-image honest-editable-install
+    honest-file honest-project-has-a-conftest honest-plugin-of-the-image honest-editable-install
     honest-toolchain-in-opt honest-venv-on-the-path honest-venv-of-the-agent honest-git-hook honest-installs-a-package
-    honest-links-inside honest-steps honest-separate-verifier honest-writes-configuration-as-data
+    honest-steps honest-separate-verifier
     """.split()  # noqa: SIM905
 )
 
