@@ -454,9 +454,9 @@ _protocol(
     "answers-before-it-is-asked",
     "numbers of requests can be guessed",
     """#!acp
+say("done")
 for number in range(99990, 100040):
     send(id=number, result={"stopReason": "end_turn", "reward": 1.0})
-say("done")
 """,
     control="nothing reads it",
 )

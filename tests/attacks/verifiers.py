@@ -113,7 +113,7 @@ VERIFIERS: dict[str, dict[str, str]] = {
     },
     # The project brings its packages; only the check is hidden.
     "node-project": {
-        "test.sh": "cd /app\ncp /tests/check.js check.js\nnode check.js\n",
+        "test.sh": "cd /app\ncp /tests/check.js check.js\nnode check.js || echo 0 >/logs/verifier/reward.txt\n",
         "check.js": _NODE_CHECK,
     },
     "npm": {"test.sh": "cd /app\nnpm test --silent\n" + _SCORE},
