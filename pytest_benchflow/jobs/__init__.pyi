@@ -43,6 +43,7 @@ from .progress import Running as Running
 from .progress import last_tool_call as last_tool_call
 from .results import CONFIG as CONFIG
 from .results import RESULT as RESULT
+from .model_limits import ModelLimits as ModelLimits
 from .results import latest_attempts as latest_attempts
 from .results import not_started as not_started
 from .results import outcome_class as outcome_class
@@ -50,6 +51,11 @@ from .results import read_results as read_results
 from .results import results_in as results_in
 from .results import rollout_directories as rollout_directories
 from .retry import RetryConfig as RetryConfig
+from .schedule import Durations as Durations
+from .schedule import Planned as Planned
+from .schedule import Width as Width
+from .schedule import auto_width as auto_width
+from .schedule import start_order as start_order
 from .statistics import mean as mean
 from .statistics import mean_interval as mean_interval
 from .statistics import pass_all_k as pass_all_k

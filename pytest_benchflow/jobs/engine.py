@@ -1,30 +1,56 @@
 """Many rollouts in one process: an event loop in a thread, a cap on what is in flight, results as futures.
 
-The engine knows nothing of pytest or of rollouts: it runs coroutines, in the order given, behind a cap.
+The engine knows nothing of pytest or of rollouts: it runs coroutines behind a cap, in the order given, except that one
+whose preparation is not done, or that has no permission yet, lets others pass.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
-from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 Factory = Callable[[], Coroutine[object, object, T]]
+Permit = Callable[[], Callable[[], None] | None]
+"""Asks whether a coroutine may start; returns what is called at its end, or None if it has to wait."""
 _CLOSE_GRACE_SEC = 20.0
+#: Other processes tell nobody when they give a permission back, and time passes silently too.
+_ASK_AGAIN_SEC = 0.25
+
+
+@dataclass(eq=False, slots=True)
+class _Queued:
+    """A coroutine that waits."""
+
+    factory: Factory[Any]
+    future: Future[Any]
+    prepare: Factory[object] | None
+    permit: Permit | None
+    preparing: asyncio.Task[None] | None = field(default=None)
+
+    @property
+    def is_ready(self) -> bool:
+        return self.prepare is None or (self.preparing is not None and self.preparing.done())
 
 
 class Engine:
     """Run submitted coroutines on a loop of its own; every public method may be called from any thread."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, *, preparations: int | None = None) -> None:
+        """Run `width` coroutines at once, and beside them as many preparations, by default one for each core."""
         self.width = max(1, width)
-        self._queue: deque[tuple[Factory[Any], Future[Any]]] = deque()
+        self.n_held_up = 0
+        """How many in the queue others have passed because they were not ready to start."""
+        self._preparations = preparations or max(2, len(os.sched_getaffinity(0)))
+        self._queue: list[_Queued] = []
+        self._ask_again: asyncio.TimerHandle | None = None
         self._running: set[asyncio.Task[None]] = set()
         self._at_close: list[Callable[[], Awaitable[None]]] = []
         self._loop = asyncio.new_event_loop()
@@ -32,10 +58,15 @@ class Engine:
         self._thread = threading.Thread(target=self._run, name="benchflow-engine", daemon=True)
         self._thread.start()
 
-    def submit(self, factory: Factory[T]) -> Future[T]:
-        """Queue a coroutine; it starts when a place is free. Cancelling the future takes it out or stops it."""
+    def submit(
+        self, factory: Factory[T], *, prepare: Factory[object] | None = None, permit: Permit | None = None
+    ) -> Future[T]:
+        """Queue a coroutine; it starts when a place is free. Cancelling the future takes it out or stops it.
+
+        What `prepare` awaits runs ahead of the free places, and its failure is no matter: the coroutine meets it again.
+        """
         future: Future[T] = Future()
-        self._loop.call_soon_threadsafe(self._enqueue, factory, future)
+        self._loop.call_soon_threadsafe(self._enqueue, _Queued(factory, future, prepare, permit))
         return future
 
     def call(self, coroutine: Coroutine[object, object, T]) -> T:
@@ -76,19 +107,56 @@ class Engine:
             self._loop.run_until_complete(self._loop.shutdown_default_executor())
             self._loop.close()
 
-    def _enqueue(self, factory: Factory[T], future: Future[T]) -> None:
-        self._queue.append((factory, future))
+    def _enqueue(self, queued: _Queued) -> None:
+        if self._closing:
+            queued.future.cancel()
+            return
+        self._queue.append(queued)
         self._fill()
 
     def _fill(self) -> None:
-        while self._queue and len(self._running) < self.width and not self._closing:
-            factory, future = self._queue.popleft()
-            if future.cancelled():
-                continue
-            task = self._loop.create_task(self._serve(factory, future))
-            self._running.add(task)
-            task.add_done_callback(self._finished)
-            future.add_done_callback(partial(self._stop_if_cancelled, task))
+        """Start what may start, in order, and prepare what comes next."""
+        if self._closing:
+            return
+        self._queue = [each for each in self._queue if not each.future.cancelled()]
+        waiting: list[_Queued] = []
+        for queued in self._queue:
+            if len(self._running) >= self.width or not self._start(queued):
+                waiting.append(queued)
+        self._queue = waiting
+        self.n_held_up = len(waiting) if len(self._running) < self.width else 0
+        self._prepare_next()
+        if self.n_held_up and self._ask_again is None and any(each.permit is not None for each in waiting):
+            self._ask_again = self._loop.call_later(_ASK_AGAIN_SEC, self._fill_again)
+
+    def _fill_again(self) -> None:
+        self._ask_again = None
+        self._fill()
+
+    def _start(self, queued: _Queued) -> bool:
+        """Start a coroutine, unless it is not ready or not permitted."""
+        if not queued.is_ready:
+            return False
+        release = queued.permit() if queued.permit is not None else None
+        if queued.permit is not None and release is None:
+            return False
+        task = self._loop.create_task(self._serve(queued.factory, queued.future))
+        self._running.add(task)
+        if release is not None:
+            task.add_done_callback(lambda _: release())
+        task.add_done_callback(self._finished)
+        queued.future.add_done_callback(partial(self._stop_if_cancelled, task))
+        return True
+
+    def _prepare_next(self) -> None:
+        under_way = sum(each.preparing is not None and not each.preparing.done() for each in self._queue)
+        for queued in self._queue:
+            if under_way >= self._preparations:
+                return
+            if queued.prepare is not None and queued.preparing is None:
+                queued.preparing = self._loop.create_task(_quietly(queued.prepare))
+                queued.preparing.add_done_callback(lambda _: self._fill())
+                under_way += 1
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)
@@ -111,15 +179,23 @@ class Engine:
             self._loop.call_soon_threadsafe(task.cancel)
 
     async def _shut_down(self) -> None:
-        while self._queue:
-            self._queue.popleft()[1].cancel()
-        for task in self._running:
+        queue, self._queue = self._queue, []
+        preparing = {each.preparing for each in queue if each.preparing is not None}
+        for queued in queue:
+            queued.future.cancel()
+        ending = preparing | self._running
+        for task in ending:
             task.cancel()
-        if self._running:
-            await asyncio.wait(self._running, timeout=_CLOSE_GRACE_SEC)
+        if ending:
+            await asyncio.wait(ending, timeout=_CLOSE_GRACE_SEC)
         async with AsyncExitStack() as stack:  # one that fails does not keep the others from running
             for callback in self._at_close:
                 stack.push_async_callback(_bounded, callback)
+
+
+async def _quietly(prepare: Factory[object]) -> None:
+    with suppress(Exception):
+        await prepare()
 
 
 async def _bounded(callback: Callable[[], Awaitable[None]]) -> None:

@@ -25,6 +25,7 @@ from pytest_benchflow.jobs.ledger import JobEvent
 from pytest_benchflow.jobs.metrics import BenchmarkMetrics, Tally
 from pytest_benchflow.jobs.results import not_started, outcome_class
 from pytest_benchflow.jobs.retry import RetryConfig
+from pytest_benchflow.jobs.schedule import Durations, Planned, start_order
 from pytest_benchflow.rollout import (
     ErrorInfo,
     Resources,
@@ -34,6 +35,7 @@ from pytest_benchflow.rollout import (
     Scene,
     load_rollout_file,
     make_config,
+    prepare_rollout,
     shared_settings,
     write_json,
 )
@@ -358,6 +360,7 @@ class Evaluation:
 
     async def _run_all(self, job: Job, cells: Sequence[_Cell], resources: Resources) -> dict[str, RolloutResult]:
         results = _finished(job, cells) if job.is_resumed else {}
+        durations = Durations(cache_directory() / "durations.json", Path("/"))
         engine = Engine(self.config.concurrency)
         engine.at_close(resources.aclose)
         # Enough are read ahead for every free place, and not all of them at once.
@@ -373,14 +376,29 @@ class Evaluation:
 
         try:
             async with asyncio.TaskGroup() as group:
-                for cell in cells:
-                    if cell.name not in results:
-                        group.create_task(run(cell))
+                for cell in _in_start_order(
+                    [cell for cell in cells if cell.name not in results], durations, engine.width
+                ):
+                    group.create_task(run(cell))
         except BaseExceptionGroup as raised:
             raise raised.exceptions[0] from None  # the callback's own error, as it was raised
         finally:
             await asyncio.to_thread(engine.close)
+            durations.learn(results.values())
+            durations.save()
         return results
+
+
+def _in_start_order(cells: Sequence[_Cell], durations: Durations, width: int) -> list[_Cell]:
+    configs = [cell.config for cell in cells]
+    planned = [
+        Planned(
+            f"{each.primary_agent}/{each.primary_model}",
+            durations.expect(each.task_path.absolute(), each.primary_agent, each.primary_model, each.scene),
+        )
+        for each in configs
+    ]
+    return [cells[number] for number in start_order(planned, width)]
 
 
 def _finished(job: Job, cells: Iterable[_Cell]) -> dict[str, RolloutResult]:
@@ -401,7 +419,9 @@ async def _result_of(cell: _Cell, job: Job, engine: Engine, resources: Resources
         result = not_started(config, name=config.task_path.name, error=ErrorInfo.of(error, "create"))
         job.ledger.append(JobEvent.of_result("end", result))
         return result
-    return await asyncio.wrap_future(engine.submit(partial(job.run, config, task, resources)))
+    run = partial(job.run, config, task, resources)
+    prepare = partial(prepare_rollout, config, task, resources)
+    return await asyncio.wrap_future(engine.submit(run, prepare=prepare, permit=partial(job.permit, config)))
 
 
 def _tasks_of(file: RolloutFile) -> tuple[Path, ...]:

@@ -20,6 +20,7 @@ from pytest_benchflow.agents import FREE_AGENTS
 from pytest_benchflow.core.errors import BadValue, BenchflowError, CannotRunHere, HeldBack, UsageError
 from pytest_benchflow.core.text import one_line
 from pytest_benchflow.jobs.ledger import JobEvent, Ledger
+from pytest_benchflow.jobs.model_limits import ModelLimits
 from pytest_benchflow.jobs.results import (
     CONFIG,
     RESULT,
@@ -31,7 +32,7 @@ from pytest_benchflow.jobs.results import (
     stored_facts,
 )
 from pytest_benchflow.jobs.retry import RetryConfig
-from pytest_benchflow.rollout import Attempt, ErrorInfo, Rollout
+from pytest_benchflow.rollout import Attempt, ErrorInfo, Rollout, prepare_rollout
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout import OnPhase, Resources, RolloutConfig, RolloutResult
@@ -40,9 +41,12 @@ if TYPE_CHECKING:
 MARKER = "job.json"
 LOST_WORKERS = ".lost-workers"
 """Is in the directory of a job once a process has died that ran rollouts of it, and others go on."""
+SLOTS = ".slots"
+"""Is in the directory of a job whose processes share what its models may do at once."""
 DEFAULT_RETRIES = 1
 _ADVICE = "choose another job name, or keep its scores all the same with --bf-resume-anyway"
 _SHOWN_VALUE = 60
+_ASK_AGAIN_SEC = 0.25
 
 
 class ResumeMismatch(BadValue):
@@ -82,7 +86,8 @@ class Job:
         self.takes_others = takes_others
         """Whether scores of other agents, models, tasks and settings are kept too."""
         self.ledger = Ledger(directory)
-        self.rules: list[StartRule] = []
+        self.limits = ModelLimits(None)
+        self.rules: list[StartRule] = [self.limits]
         self._lock: int | None = None
 
     def finished(self, config: RolloutConfig, task: Task) -> RolloutResult | None:
@@ -154,17 +159,42 @@ class Job:
                 raise
         raise AssertionError("unreachable")
 
+    async def run_unqueued(
+        self, config: RolloutConfig, task: Task, resources: Resources, on_phase: OnPhase | None = None
+    ) -> RolloutResult:
+        """Do here what an engine's queue does for others: build first, wait for the model's permission, and run."""
+        await prepare_rollout(config, task, resources)
+        while (release := self.permit(config)) is None:  # noqa: ASYNC110 - other processes set no event
+            await asyncio.sleep(_ASK_AGAIN_SEC)
+        try:
+            return await self.run(config, task, resources, on_phase)
+        finally:
+            release()
+
+    def limit_models(self, most: int | None, *, is_shared: bool) -> None:
+        """Let so many rollouts use a model at once, in this process or, if they are to share, in all of the run."""
+        self.rules.remove(self.limits)
+        self.limits = ModelLimits(most, shared=self.directory / SLOTS if is_shared else None)
+        self.rules.insert(0, self.limits)
+
+    def permit(self, config: RolloutConfig) -> Callable[[], None] | None:
+        """Return what is called when a rollout has ended; None if its model cannot take it yet."""
+        self._learn()
+        return self.limits.permit(config.primary_model or config.primary_agent)
+
     def _may_retry(self, result: RolloutResult, config: RolloutConfig, attempt: int) -> bool:
         return self.retry.should_retry(result, attempt) and self._refusal(config) is None
 
     def _refusal(self, config: RolloutConfig) -> BenchflowError | CannotRunHere | None:
         """Return why no rollout of this kind is to start any more, if a rule says so."""
-        if not self.rules:
-            return None
+        self._learn()
+        return next((reason for rule in self.rules if (reason := rule.refusal(config)) is not None), None)
+
+    def _learn(self) -> None:
+        """Let the rules know what has happened in the job since they were asked last."""
         for event in self.ledger.news():
             for rule in self.rules:
                 rule.learn(event)
-        return next((reason for rule in self.rules if (reason := rule.refusal(config)) is not None), None)
 
     def _directories(self, config: RolloutConfig, task: Task) -> Iterator[Path]:
         """Yield the directories of all attempts at a rollout so far."""

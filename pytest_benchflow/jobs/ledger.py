@@ -98,7 +98,7 @@ class JobEvent:
         refused: bool = False,
     ) -> JobEvent:
         """Return the event of an attempt that ended."""
-        why = result.skipped if result.error is None else result.error.message
+        why = (result.skipped or result.agent_detail) if result.error is None else result.error.message
         return cls(
             kind=kind,
             ts=_now(),

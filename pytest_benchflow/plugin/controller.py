@@ -38,13 +38,25 @@ def header(run: BenchSession, n_items: int) -> list[str]:
     place = run.job.directory if run.has_job else run.settings.jobs_dir / run.job_name
     line = (
         f"benchflow: {what} · agent {agents} · sandbox {run.sandbox_name} ({run.sandbox_reason}) · "
-        f"{run.in_flight} at a time · results in {run.shown(str(place))}"
+        f"{run.in_flight} at a time{f' ({run.width.reason})' if run.width.reason else ''} · "
+        f"results in {run.shown(str(place))}"
     )
-    notes = [*run.notes, *_timeout_notes(run.config)]
+    notes = [*run.notes, *_timeout_notes(run.config), *_worker_notes(run)]
     if run.has_job and run.job.is_resumed:
         scores = "1 score" if run.n_scored == 1 else f"{run.n_scored} scores"
         notes.insert(0, f"continues {run.job.directory.name}, which has {scores}; they are kept")
     return [line, *(f"note: {note}" for note in notes)]
+
+
+def _worker_notes(run: BenchSession) -> list[str]:
+    """Say what so many workers cost, when one process would do."""
+    if run.n_workers <= _WORKERS_PER_CORE * len(os.sched_getaffinity(0)):
+        return []
+    seconds, memory_gb = run.n_workers * _WORKER_SEC, run.n_workers * _WORKER_MB / 1024
+    return [
+        f"{run.n_workers} workers take about {seconds:.0f} s of CPU time to start and {memory_gb:.1f} GB of memory; "
+        f"--bf-concurrency {run.in_flight} without -n runs as many at a time in one process"
+    ]
 
 
 def say_header(run: BenchSession, n_items: int) -> None:
@@ -71,6 +83,9 @@ def _timeout_notes(config: pytest.Config) -> list[str]:
 
 
 _SHOWN_NOTES = 5
+#: What one xdist worker takes before its first rollout, by benchmarks/README.md; a few of them are no cause for advice.
+_WORKER_SEC, _WORKER_MB = 0.6, 40
+_WORKERS_PER_CORE = 4
 _IN_TASK_FILE = re.compile(r"(?:^|/)task\.(?:toml|md)::")
 
 
@@ -243,6 +258,8 @@ class Controller:
         self._notes += [f"note: {note}" for note in results.notes()[:_SHOWN_NOTES]]
         if job is not None:
             self._notes.append(f"results: {run.shown(job)}")
+        run.durations.learn(entry.result for entry in report.rollouts)
+        run.durations.save()
         self._write_files(run, report)
         if run.settings.update_baseline and run.settings.baseline is not None:
             self._notes.append(update_baseline(run, judgement, report, run.settings.baseline))

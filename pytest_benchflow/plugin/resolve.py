@@ -32,12 +32,6 @@ if TYPE_CHECKING:
 _RUN, _ROLLOUT = settings_of(RunSettings), settings_of(RolloutSettings)
 _MARKED = {declared.marker: declared for declared in _ROLLOUT.values() if declared.marker is not None}
 _EXAMPLES = {"bf_threshold": "0.8", "bf_timeout": "600"}
-_MAX_CONCURRENCY = 16
-
-
-def default_concurrency() -> int:
-    """Return how many rollouts fit this machine when nobody says: they wait more than they compute."""
-    return min(_MAX_CONCURRENCY, 4 * len(os.sched_getaffinity(0)))
 
 
 def run_settings(config: pytest.Config, settings: Settings, job: RolloutFile | None) -> RunSettings:

@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
@@ -67,6 +67,8 @@ def _is_from_conftest(definition: pytest.FixtureDef[object]) -> bool:
     return code is not None and os.path.basename(code.co_filename) == "conftest.py"
 
 
+#: How many times as many rollouts as are in flight may wait for something of their own while others pass them.
+_MOST_HELD_UP = 6
 _LATER_LINKS = frozenset({"bf_sandbox", "bf_agent", "bf_session", "bf_rollout"})
 
 
@@ -77,9 +79,13 @@ class Ahead:
     ahead of the free places. Whenever a rollout ends, whoever waits on this thread resolves the next ones.
     """
 
-    def __init__(self, run: BenchSession, items: Iterable[RolloutItem]) -> None:
+    def __init__(self, run: BenchSession, items: Sequence[RolloutItem]) -> None:
         self._run = run
-        self._items = iter(items)
+        in_start_order = run.in_start_order(items)
+        self._items = iter(in_start_order)
+        self._coming = set() if in_start_order is items else {item.nodeid for item in items}
+        """Items that are not queued yet, if pytest may reach them before their turn to start."""
+        self._is_in_order = in_start_order is items
         self._futures: dict[str, Future[RolloutResult]] = {}
         self._finished_at_once: deque[str] = deque()
         """Items whose result was there when they were queued; each counts as unfinished until pytest reaches it."""
@@ -88,29 +94,41 @@ class Ahead:
 
     def fill(self) -> None:
         """Resolve and queue rollouts, until as many wait as are in flight."""
-        while self._n_unfinished < 2 * self._run.engine.width:
+        engine = self._run.engine
+        while self._n_unfinished < 2 * engine.width + min(engine.n_held_up, _MOST_HELD_UP * engine.width):
             item = next(self._items, None)
             if item is None:
                 return
-            if can_start_early(item):
-                self._futures[item.nodeid] = future = self._submit(item)
-                self._n_unfinished += 1
-                if future.done():
-                    self._finished_at_once.append(item.nodeid)
-                else:
-                    future.add_done_callback(lambda _: self._ended.put(None))
+            self._coming.discard(item.nodeid)
+            if not can_start_early(item):
+                continue
+            future = self._submit(item)
+            if future.done() and not self._is_in_order:
+                continue  # pytest may reach it last of all: what is there already is read again then
+            self._futures[item.nodeid] = future
+            self._n_unfinished += 1
+            if future.done():
+                self._finished_at_once.append(item.nodeid)
+            else:
+                future.add_done_callback(lambda _: self._ended.put(None))
 
     def result_of(self, nodeid: str) -> RolloutResult | None:
         """Wait for a rollout that was queued; None if it was not."""
+        while nodeid in self._coming:
+            self._take_ended()
         future = self._futures.pop(nodeid, None)
         if future is None:
             return None
         self._release(nodeid)
         while not future.done() or not self._ended.empty():
-            self._ended.get()
-            self._n_unfinished -= 1
-            self.fill()
+            self._take_ended()
         return future.result()
+
+    def _take_ended(self) -> None:
+        """Wait until a rollout ends, and queue the next."""
+        self._ended.get()
+        self._n_unfinished -= 1
+        self.fill()
 
     def _release(self, nodeid: str) -> None:
         """Count an item that needed no rollout as ended, and those before it, which pytest has passed by."""

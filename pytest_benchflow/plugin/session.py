@@ -25,7 +25,6 @@ from pytest_benchflow.plugin.controller import is_of_task_file
 from pytest_benchflow.plugin.gating import read_baseline, read_run_gates, stop_rule
 from pytest_benchflow.plugin.resolve import (
     choose_agents,
-    default_concurrency,
     longer_named,
     marked_task,
     modified_task,
@@ -40,7 +39,8 @@ from pytest_benchflow.rollout.settings import RolloutSettings, RunSettings
 
 if TYPE_CHECKING:
     from pytest_benchflow.agents import AgentRegistry
-    from pytest_benchflow.jobs import Cell, Engine, Gate, Job, SceneChoice
+    from pytest_benchflow.jobs import Cell, Durations, Engine, Gate, Job, SceneChoice, Width
+    from pytest_benchflow.plugin.items import RolloutItem
     from pytest_benchflow.plugin.run_loop import Ahead
     from pytest_benchflow.plugin.task_warnings import TaskWarnings
     from pytest_benchflow.reporting import Entry
@@ -205,16 +205,56 @@ class BenchSession:
         refuse_idle_options(self.config, [*files.values()])
         return files
 
-    @property
-    def width(self) -> int:
+    @cached_property
+    def width(self) -> Width:
         """How many rollouts this process has in flight; under xdist the workers are the concurrency."""
-        return self.settings.concurrency or (1 if self.is_worker else default_concurrency())
+        from pytest_benchflow.jobs import Width, auto_width
+
+        if self.settings.concurrency is not None or self.is_worker or self.n_workers:
+            return Width(self.settings.concurrency or 1, "")
+        is_here = self.sandbox_name in ("local", "docker")
+        return auto_width(is_remote=not is_here and self.sandboxes.create(self.sandbox_name).capabilities.remote)
+
+    @property
+    def n_workers(self) -> int:
+        """How many xdist workers this process has; 0 without xdist, and in a worker."""
+        is_distributed = not self.is_worker and getattr(self.config.option, "dist", "no") != "no"
+        return len(getattr(self.config.option, "tx", None) or ()) if is_distributed else 0
 
     @property
     def in_flight(self) -> int:
         """How many rollouts the whole run has in flight."""
-        workers: int | None = getattr(self.config.option, "numprocesses", None)
-        return workers if workers and not self.is_worker else self.width
+        return max(1, self.n_workers) * self.width.number
+
+    @cached_property
+    def durations(self) -> Durations:
+        """How long rollouts took in earlier runs, kept beside the index of tasks."""
+        from pytest_benchflow.jobs import Durations
+
+        cache = getattr(self.config, "cache", None)
+        try:
+            path = None if cache is None else cache.mkdir("benchflow") / "durations.json"
+        except OSError:  # a project that cannot be written to can still be run
+            path = None
+        return Durations(path, self.config.rootpath)
+
+    def in_start_order(self, items: Sequence[RolloutItem]) -> Sequence[RolloutItem]:
+        """Return items in the order in which their rollouts are to start; the same sequence if that is the given one.
+
+        A run that stops at a failure keeps to pytest's order: what fails late would have let too much start.
+        """
+        from pytest_benchflow.jobs import Planned, start_order
+
+        if self.settings.order == "given" or self.config.getoption("maxfail"):
+            return items
+        cells = [(item.cell, item.path.parent) for item in items]
+        expect = self.durations.expect
+        planned = [
+            Planned(f"{cell.agent}/{cell.model}", expect(path, cell.agent, cell.model, cell.scene))
+            for cell, path in cells
+        ]
+        order = start_order(planned, self.in_flight)
+        return items if order == [*range(len(items))] else [items[number] for number in order]
 
     @property
     def engine(self) -> Engine:
@@ -222,7 +262,7 @@ class BenchSession:
         if self._engine is None:
             from pytest_benchflow.jobs import Engine
 
-            self._engine = Engine(self.width)
+            self._engine = Engine(self.width.number)
             self._engine.at_close(self.resources.aclose)
         return self._engine
 
@@ -267,6 +307,7 @@ class BenchSession:
             settings={**self.defaults.decisive(), "sandbox": self.sandbox_name},
             takes_others=self.settings.resume_anyway,
         )
+        job.limit_models(self.settings.max_per_model, is_shared=self.is_worker)
         if self.settings.breaker is not None:
             job.rules.append(CircuitBreaker(self.settings.breaker))
         if self.stop_rule is not None:
@@ -382,7 +423,13 @@ class BenchSession:
         """Queue a rollout, unless an earlier run of the job has its score."""
         earlier = self._earlier(config, task)
         if earlier is None:
-            return self.engine.submit(partial(self.job.run, config, task, self.resources, self._on_phase))
+            from pytest_benchflow.rollout import prepare_rollout
+
+            return self.engine.submit(
+                partial(self.job.run, config, task, self.resources, self._on_phase),
+                prepare=partial(prepare_rollout, config, task, self.resources),
+                permit=partial(self.job.permit, config),
+            )
         done: Future[RolloutResult] = Future()
         done.set_result(earlier)
         return done
@@ -395,7 +442,7 @@ class BenchSession:
             expect_type(config, RolloutConfig, "the configuration", "is")
             task = task or load_task(config.task_path)  # anew each time, for a test may change it between runs
             earlier = self._earlier(config, task)
-            return earlier or self.engine.call(self.job.run(config, task, self.resources, self._on_phase))
+            return earlier or self.engine.call(self.job.run_unqueued(config, task, self.resources, self._on_phase))
 
     def _earlier(self, config: RolloutConfig, task: Task) -> RolloutResult | None:
         result = self.job.finished(config, task)

@@ -23,6 +23,7 @@ from .result import Tokens as Tokens
 from .rollout import OnPhase as OnPhase
 from .rollout import Rollout as Rollout
 from .rollout import run_rollout as run_rollout
+from .ahead import prepare_rollout as prepare_rollout
 from .scenes import Role as Role
 from .scenes import Scene as Scene
 from .scenes import Step as Step

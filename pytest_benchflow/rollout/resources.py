@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
+from collections.abc import Callable, Coroutine
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,6 +38,7 @@ class Resources:
         self._contexts: dict[tuple[Path, str | None, Path | None], asyncio.Task[Path]] = {}
         self.judge_limit = asyncio.Semaphore(_MAX_JUDGE_CALLS)
         """How many questions all judges together may have open."""
+        self._once: dict[tuple[str, ...], asyncio.Task[None]] = {}
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
 
     @cached_property
@@ -71,6 +73,12 @@ class Resources:
             self._digests[task.path] = task, digest
         return digest
 
+    async def once(self, key: tuple[str, ...], make: Callable[[], Coroutine[object, object, None]]) -> None:
+        """Await what `make` returns, once for all that give the same key; all get the same error."""
+        if key not in self._once:
+            self._once[key] = asyncio.ensure_future(make())
+        await asyncio.shield(self._once[key])
+
     async def build_context(self, task: Task, config: RolloutConfig) -> Path | None:
         """Return the build context of a task: its own, or the copy that the configuration asks for."""
         directory, base, root = task.environment_dir, config.base_image_override, config.context_root
@@ -86,6 +94,10 @@ class Resources:
 
     async def aclose(self) -> None:
         """Close every backend and remove the build contexts."""
+        for making in self._once.values():
+            making.cancel()
+        await asyncio.gather(*self._once.values(), return_exceptions=True)
+        self._once.clear()
         for opening in self._backends.values():
             if not opening.done():
                 opening.cancel()

@@ -25,8 +25,8 @@ from pytest_benchflow.rollout.scenes import (
     Role,
     Scene,
     document_prompts,
-    document_scenes,
     plan_turns,
+    scenes_of,
     session_key,
 )
 from pytest_benchflow.rollout.sessions import AgentSessions, Execution, RoleAgents, can_continue
@@ -64,7 +64,7 @@ class Rollout:
         self.task: Final = task
         self._resources = resources
         self._on_phase = on_phase
-        self._scenes = _scenes_of(config, task)
+        self._scenes = scenes_of(config, task)
         self._user_loop = _user_loop(config, self._scenes)
         self._role_agents = RoleAgents(config, resources.agents, task)
         self.agent: Agent = resources.agents.get(self._first_role.agent)
@@ -430,17 +430,6 @@ def _user_loop(config: RolloutConfig, scenes: Sequence[Scene]) -> UserLoop | Non
     from pytest_benchflow.rollout.user_loop import UserLoop
 
     return UserLoop.of(config, scenes)
-
-
-def _scenes_of(config: RolloutConfig, task: Task) -> tuple[Scene, ...]:
-    """Return the scenes to run: those of the configuration, else of the task, else one for its agent."""
-    if not config.scenes and config.prompts is None and task.document is not None:
-        own = document_scenes(
-            task.document, agent=config.agent, model=config.model, reasoning_effort=config.reasoning_effort
-        )
-        if own:
-            return own
-    return config.effective_scenes
 
 
 async def run_rollout(

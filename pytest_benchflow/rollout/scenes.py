@@ -12,7 +12,8 @@ from pytest_benchflow.core.errors import BadValue
 from pytest_benchflow.core.text import closest, did_you_mean
 
 if TYPE_CHECKING:
-    from pytest_benchflow.tasks import Document, RoleConfig, SceneConfig
+    from pytest_benchflow.rollout.config import RolloutConfig
+    from pytest_benchflow.tasks import Document, RoleConfig, SceneConfig, Task
 
 
 #: As a whole prompt, stands for the task's own.
@@ -318,3 +319,14 @@ def _role(name: str, given: RoleConfig, default: Role) -> Role:
 
 def _role_agents(scene: SceneConfig, known: dict[str, RoleConfig]) -> list[str]:
     return list(scene.roles or dict.fromkeys(turn.role for turn in scene.turns) or known)
+
+
+def scenes_of(config: RolloutConfig, task: Task) -> tuple[Scene, ...]:
+    """Return the scenes to run: those of the configuration, else of the task, else one for its agent."""
+    if not config.scenes and config.prompts is None and task.document is not None:
+        own = document_scenes(
+            task.document, agent=config.agent, model=config.model, reasoning_effort=config.reasoning_effort
+        )
+        if own:
+            return own
+    return config.effective_scenes

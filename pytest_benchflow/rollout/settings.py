@@ -62,6 +62,7 @@ else:
 KeepSandbox = Literal["never", "failed", "always"]
 IntegrityPolicy = Literal["report", "fail"]
 SkillMode = Literal["no-skill", "with-skill"]
+Order = Literal["longest", "given"]
 MissingCredentials = Literal["error", "skip"]
 Progress = Literal["auto", "block", "lines", "off"]
 PreAgentHook = Callable[["Sandbox"], Awaitable[None]]
@@ -350,6 +351,23 @@ class RunSettings:
         option="--bf-concurrency",
         metavar="N|auto",
         shown="auto",
+    )
+    order: Order = setting(
+        "longest",
+        Choice("longest", "given"),
+        "what starts first: what took longest in earlier runs, or what pytest collected first",
+        option="--bf-order",
+        metavar="longest|given",
+        file=False,
+    )
+    max_per_model: int | None = setting(
+        None,
+        Count(),
+        "rollouts that may use one model at the same time, in all processes of the run",
+        option="--bf-max-per-model",
+        metavar="N",
+        shown="no limit",
+        file=False,
     )
     jobs_dir: Path = setting(
         Path("jobs"),

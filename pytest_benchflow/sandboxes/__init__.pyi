@@ -3,6 +3,7 @@ from .archive import pack_dir as pack_dir
 from .archive import unpack_dir as unpack_dir
 from .base import Backend as Backend
 from .base import BackendOption as BackendOption
+from .base import BuildsAhead as BuildsAhead
 from .base import Capabilities as Capabilities
 from .base import ExecResult as ExecResult
 from .base import FileChange as FileChange

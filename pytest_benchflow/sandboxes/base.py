@@ -54,6 +54,8 @@ class Capabilities:
     """Whether programs can be given a terminal; such sandboxes are `HasTerminals` too."""
     custody: bool = False
     """Whether its programs can be ended, and files compared with the image, by no program inside: `HasCustody` too."""
+    remote: bool = False
+    """Whether sandboxes run on other machines, so that this one's cores and memory do not bound how many there are."""
     survives_runner: bool = False
     """Whether a sandbox stopped with `delete=False` outlives its runner."""
 
@@ -388,3 +390,11 @@ class Backend(Protocol):
 
     async def aclose(self) -> None:
         """End everything this backend still owns; idempotent."""
+
+
+@runtime_checkable
+class BuildsAhead(Protocol):
+    """What a backend can do beyond `Backend` so that builds do not keep places which others could use."""
+
+    async def build(self, spec: SandboxSpec) -> None:
+        """Build or pull what sandboxes of this spec stand on, unless it is there; their `start` then need not."""

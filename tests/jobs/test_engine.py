@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Future
 
 import pytest
@@ -192,3 +192,59 @@ def test_submitting_after_the_end_is_refused_instead_of_waiting_for_ever() -> No
             engine.submit(lambda: coroutine).result(SOON)
     finally:
         coroutine.close()
+
+
+def test_what_is_not_prepared_lets_others_pass() -> None:
+    engine, gate, built = Engine(1), Gate(), Gate()
+    try:
+        slow = engine.submit(lambda: gate.enter(0), prepare=lambda: built.enter(0))
+        built.wait_for(1)
+        quick = engine.submit(lambda: gate.enter(1), prepare=lambda: asyncio.sleep(0))
+        gate.wait_for(1)
+        assert gate.started == [1]
+        engine.call(built.open())
+        engine.call(gate.open())
+        assert (slow.result(SOON), quick.result(SOON)) == (0, 1)
+    finally:
+        engine.close()
+
+
+def test_preparations_run_while_all_places_are_taken_but_not_too_many() -> None:
+    engine, gate, built = Engine(1, preparations=2), Gate(), Gate()
+    try:
+        futures = [engine.submit(lambda: gate.enter(9))]
+        futures += [engine.submit(lambda n=n: gate.enter(n), prepare=lambda n=n: built.enter(n)) for n in range(4)]
+        built.wait_for(2)
+        gate.wait_for(1)
+        assert engine.call(asyncio.sleep(0, [*built.started])) == [0, 1]
+        engine.call(built.open())
+        built.wait_for(4)
+        engine.call(gate.open())
+        assert [future.result(SOON) for future in futures] == [9, 0, 1, 2, 3]
+        assert (built.peak, gate.peak) == (2, 1)
+    finally:
+        engine.close()
+
+
+def test_a_preparation_that_fails_is_left_to_its_coroutine(engine: Engine) -> None:
+    async def fail() -> None:
+        raise OSError("no space left")
+
+    assert engine.submit(lambda: asyncio.sleep(0, "ran"), prepare=fail).result(SOON) == "ran"
+
+
+def test_what_has_no_permission_waits_and_gives_it_back_at_its_end(engine: Engine) -> None:
+    gate, free = Gate(), [True]
+
+    def permit() -> Callable[[], None] | None:
+        if not free:
+            return None
+        free.clear()
+        return lambda: free.append(True)
+
+    limited = [engine.submit(lambda n=n: gate.enter(n), permit=permit) for n in range(2)]
+    other = engine.submit(lambda: gate.enter(9))
+    gate.wait_for(2)
+    assert gate.started == [0, 9]
+    engine.call(gate.open())
+    assert [future.result(SOON) for future in (*limited, other)] == [0, 1, 9]

@@ -111,6 +111,11 @@ class DockerBackend:
         self._sandboxes.add(sandbox)
         return sandbox
 
+    async def build(self, spec: SandboxSpec) -> None:
+        """Build or pull the image of a sandbox; services of a compose project are built when it starts."""
+        if self._starter is not None and compose_file(spec.environment_dir) is None:
+            await self._starter.image(spec, "")
+
     def leftovers(self, *, unused_for_sec: float | None = None) -> list[Leftovers]:
         """Return what is in the daemon: containers, networks, volumes and snapshots of runs; images and agents."""
         images = [] if unused_for_sec is None else [DockerImages(unused_for_sec, self._address)]

@@ -128,6 +128,11 @@ class LocalBackend:
         self._sandboxes.add(sandbox)
         return sandbox
 
+    async def build(self, spec: SandboxSpec) -> None:
+        """Make the layers that sandboxes of this spec stand on, unless they are there."""
+        if spec.environment_dir is not None and compose_file(spec.environment_dir) is None:
+            await self._builder.build(spec, plan_environment(spec.environment_dir, self._host))
+
     def leftovers(self, *, unused_for_sec: float | None = None) -> list[Leftovers]:
         """Return what is on this machine's disk: half-built layers, half-installed agents, build contexts; layers."""
         from pytest_benchflow.sandboxes.local.cleanup import LocalLayers, LocalLeftovers

@@ -248,12 +248,13 @@ class Builder:
         self._launcher = launcher
         self._store = store
         self._rebuilt: set[str] = set()
+        self._failed: dict[str, BuildError] = {}
 
     async def build(self, spec: SandboxSpec, plan: EnvironmentPlan | None) -> BuiltEnvironment:
         """Return the environment of `spec`, building what is not cached within its time."""
         if plan is None:
             return BuiltEnvironment(ImageConfig(), await self._base(spec.name))
-        build = _Build(self._launcher, self._store, self._host, plan)
+        build = _Build(self._launcher, self._store, self._host, plan, self._failed)
         try:
             async with asyncio.timeout(spec.build_timeout_sec):
                 base = await self._base(spec.name)
@@ -287,7 +288,16 @@ class Builder:
 class _Build:
     """One build."""
 
-    def __init__(self, launcher: Launcher, store: LayerStore, host: Host, environment: EnvironmentPlan) -> None:
+    def __init__(
+        self,
+        launcher: Launcher,
+        store: LayerStore,
+        host: Host,
+        environment: EnvironmentPlan,
+        failed: dict[str, BuildError],
+    ) -> None:
+        self._failed = failed
+        """What came of layers that cannot be made: the other rollouts of a task would only wait for the same."""
         self._launcher = launcher
         self._store = store
         self._host = host
@@ -317,8 +327,10 @@ class _Build:
             layer = layer_name(key)
             if not self._is_ready(layer, rebuilt):
                 async with self._store.locked(layer):
+                    if layer in self._failed:
+                        raise self._failed[layer]
                     if not self._is_ready(layer, rebuilt):
-                        await self._make(step, base, layer, origin[1] if origin else None)
+                        await self._try_making(step, base, layer, origin[1] if origin else None)
             if rebuilt is not None:
                 rebuilt.add(layer)
             base = replace(base, layers=(layer, *base.layers))
@@ -352,6 +364,14 @@ class _Build:
             facts = [step.sources, step.target, step.owner, step.mode, step.unpack, digests, *step.files]
         image = step.image
         return _hash(parent, kind, facts, dict(image.env), image.workdir, image.dirs)
+
+    async def _try_making(self, step: BuildStep, base: MachineConfig, layer: str, origin: MachineConfig | None) -> None:
+        try:
+            await self._make(step, base, layer, origin)
+        except BuildError as error:
+            if not error.retryable:
+                self._failed[layer] = error
+            raise
 
     async def _make(self, step: BuildStep, base: MachineConfig, layer: str, origin: MachineConfig | None) -> None:
         async with self._store.building(layer) as directory:
