@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from project import Project, wait_for
 
-VOLATILE = {"timing", "started_at", "finished_at", "rollout_dir", "rollout_name"}
+VOLATILE = {"timing", "reward_events", "started_at", "finished_at", "rollout_dir", "rollout_name"}
 
 
 @dataclass(frozen=True)
