@@ -55,6 +55,8 @@ class Engine:
         self._at_close: list[Callable[[], Awaitable[None]]] = []
         self._loop = asyncio.new_event_loop()
         self._closing = False
+        self._is_cancelled = False
+        self._called: set[asyncio.Task[Any]] = set()
         self._thread = threading.Thread(target=self._run, name="benchflow-engine", daemon=True)
         self._thread.start()
 
@@ -71,12 +73,21 @@ class Engine:
 
     def call(self, coroutine: Coroutine[object, object, T]) -> T:
         """Run a coroutine at once, outside the cap, and wait for its result."""
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        future = asyncio.run_coroutine_threadsafe(self._cancellable(coroutine), self._loop)
         try:
             return future.result()
         except BaseException:
             future.cancel()
             raise
+
+    async def _cancellable(self, coroutine: Coroutine[object, object, T]) -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        self._called.add(task)
+        try:
+            return await coroutine
+        finally:
+            self._called.discard(task)
 
     def start(self, coroutine: Coroutine[object, object, T]) -> Future[T]:
         """Run a coroutine at once, outside the cap, and return its future."""
@@ -86,17 +97,43 @@ class Engine:
         """Await `callback()` on the loop when the engine closes, after the last rollout has ended."""
         self._at_close.append(callback)
 
+    def cancel(self) -> None:
+        """Cancel what runs and what is queued, and start nothing more; `close` waits for what cleans up."""
+        with suppress(RuntimeError):  # closed already
+            self._loop.call_soon_threadsafe(self._cancel_all)
+
     def close(self) -> None:
-        """Cancel what runs, let it clean up within a bound, and end the thread; idempotent."""
+        """Cancel what runs, let it clean up within a bound, and end the thread; idempotent.
+
+        Who interrupts it does not wait any longer: what has not ended by then ends with the process.
+        """
         if self._closing:
             return
         self._closing = True
         stopped = asyncio.run_coroutine_threadsafe(self._shut_down(), self._loop)
         try:
             stopped.result(timeout=_CLOSE_GRACE_SEC * 2)
-        finally:
+        except KeyboardInterrupt:
             self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(timeout=_CLOSE_GRACE_SEC)
+            raise
+        except BaseException:
+            self._end_thread()
+            raise
+        self._end_thread()
+
+    def _end_thread(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(timeout=_CLOSE_GRACE_SEC)
+
+    def _cancel_all(self) -> None:
+        self._is_cancelled = True
+        queue, self._queue = self._queue, []
+        for queued in queue:
+            if queued.preparing is not None:
+                queued.preparing.cancel()
+            queued.future.cancel()
+        for task in (*self._running, *self._called):
+            task.cancel()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -108,7 +145,7 @@ class Engine:
             self._loop.close()
 
     def _enqueue(self, queued: _Queued) -> None:
-        if self._closing:
+        if self._closing or self._is_cancelled:
             queued.future.cancel()
             return
         self._queue.append(queued)

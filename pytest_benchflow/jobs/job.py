@@ -109,6 +109,11 @@ class Job:
         found = latest_attempts(result for result in attempts.results if result.key == config.key)
         return next((result for result in found if result.reward is not None), None)
 
+    def last_result(self, config: RolloutConfig, task: Task) -> RolloutResult | None:
+        """Return what the latest attempt at a rollout has left, whatever came of it."""
+        found = results_in(directory / RESULT for directory in self._directories(config, task)).results
+        return found[-1] if found else None
+
     def note_lost_worker(self) -> None:
         """Tell the processes of this run that one of them has died, so that they look for what it has left."""
         (self.directory / LOST_WORKERS).touch()

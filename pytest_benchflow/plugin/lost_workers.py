@@ -13,11 +13,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
-from pytest_benchflow.plugin.stash import get_session
+from pytest_benchflow.plugin.distribution import stop_workers, wait_for_workers, window_scheduler
+from pytest_benchflow.plugin.stash import existing_run, get_session
 
 if TYPE_CHECKING:
     from pytest_benchflow.jobs import JobEvent
     from pytest_benchflow.rollout import RolloutResult
+
+
+#: Who ends a run with a signal usually kills it some seconds later.
+_STOP_SEC = 4.0
 
 
 class Scheduler(Protocol):
@@ -35,6 +40,7 @@ class LostWorkers:
         self._is_ours = is_ours
         self._reported = reported
         """The items that have been reported to their end, which whoever made this adds to."""
+        self._n_failed = 0
         self._losses: Counter[str] = Counter()
         self._interrupted: set[object] = set()
         self._called: dict[str, pytest.TestReport] = {}
@@ -65,6 +71,14 @@ class LostWorkers:
             getattr(scheduler, "node2collection", {}).setdefault(node, list(ids))
 
     @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: object) -> object:
+        """Fill the engines of workers that have several rollouts in flight."""
+        run = existing_run(config)
+        if run is None or run.width.number == 1 or config.option.dist != "load":
+            return None
+        return window_scheduler(config, log, run.width.number, run.ids_in_start_order)
+
+    @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport, sched: Scheduler) -> None:
         """Run a rollout again that a worker died with, as often as other failures of the harness are tried again."""
         if not self._is_ours(crashitem):
@@ -92,7 +106,20 @@ class LostWorkers:
             self._called[report.nodeid] = report
         elif report.when == "teardown":
             self._called.pop(report.nodeid, None)
+        self._n_failed += report.failed
+        if report.failed and self._n_failed == (self._config.getoption("maxfail") or 0):
+            self.stop()
         return result
+
+    def stop(self) -> list[object]:
+        """Cancel what the workers run; they are returned."""
+        return stop_workers(self._config.pluginmanager.getplugin("dsession"))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Let the workers of an interrupted run clean up before xdist, which kills them, ends them."""
+        if session.exitstatus == pytest.ExitCode.INTERRUPTED:
+            wait_for_workers(self.stop(), _STOP_SEC)
 
     def report_missing(self, missing: Iterable[str]) -> None:
         """Report what nobody has reported: what its result on disk says, or that there is none."""

@@ -106,6 +106,9 @@ class Results:
 
     def _judge(self, report: pytest.TestReport) -> None:
         if report.skipped:
+            if self.raw[report.nodeid]["cancelled"]:
+                self.outcomes[report.nodeid] = "cancelled"
+                return
             ran = self.raw[report.nodeid]["skipped"] is None
             self.outcomes[report.nodeid] = "failed" if ran and hasattr(report, "wasxfail") else "skipped"
         elif report.failed:

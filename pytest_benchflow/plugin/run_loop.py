@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import signal
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
@@ -112,6 +113,13 @@ class Ahead:
             else:
                 future.add_done_callback(lambda _: self._ended.put(None))
 
+    def start(self, item: pytest.Item) -> Future[RolloutResult] | None:
+        """Queue the rollout of an item, whatever else is queued; None if it is to start when pytest reaches it."""
+        if not isinstance(item, RolloutItem) or not can_start_early(item):
+            return None
+        self._futures[item.nodeid] = future = self._submit(item)
+        return future
+
     def result_of(self, nodeid: str) -> RolloutResult | None:
         """Wait for a rollout that was queued; None if it was not."""
         while nodeid in self._coming:
@@ -165,6 +173,11 @@ def rollouts_in_flight(session: pytest.Session, run: BenchSession) -> Iterator[N
                 watch_run(run)
                 run.ahead = Ahead(run, items)
                 run.ahead.fill()
+            elif items and run.is_worker:
+                from pytest_benchflow.plugin.worker_queue import take_over
+
+                run.ahead = Ahead(run, [])
+                take_over(session, run, run.ahead)
             yield
     finally:
         stop_watching(run.config)
@@ -176,11 +189,22 @@ def rollouts_in_flight(session: pytest.Session, run: BenchSession) -> Iterator[N
 def result_for(run: BenchSession, request: pytest.FixtureRequest) -> RolloutResult:
     """Wait for the node's rollout, or run it now, and keep its result with the node."""
     node = request.node
-    with as_pytest_outcome():
-        result = run.ahead.result_of(node.nodeid) if run.ahead is not None else None
-    if result is None:
-        result = _run_now(run, request)
+    try:
+        with as_pytest_outcome():
+            result = run.ahead.result_of(node.nodeid) if run.ahead is not None else None
+        if result is None:
+            result = _run_now(run, request)
+    except (CancelledError, asyncio.CancelledError):
+        result = _cancelled(run, request)
     node.stash[RESULT] = result
+    return result
+
+
+def _cancelled(run: BenchSession, request: pytest.FixtureRequest) -> RolloutResult:
+    """Return what a rollout has left that was cancelled because the run stops."""
+    result = run.job.last_result(request.getfixturevalue("bf_config"), request.getfixturevalue("bf_task"))
+    if result is None:
+        pytest.skip("the rollout was cancelled before it began")
     return result
 
 

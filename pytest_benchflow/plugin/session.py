@@ -238,6 +238,25 @@ class BenchSession:
             path = None
         return Durations(path, self.config.rootpath)
 
+    def ids_in_start_order(self, ids: Sequence[str]) -> list[int]:
+        """Return the numbers of collected items in the order in which they are to start, by their ids alone."""
+        from pytest_benchflow.jobs import Planned, start_order
+
+        if self.settings.order == "given" or self.config.getoption("maxfail"):
+            return [*range(len(ids))]
+        cells = {cell.name: cell for cell in self.cells()}
+        planned: dict[int, Planned] = {}
+        for number, nodeid in enumerate(ids):
+            file, _, name = nodeid.rpartition("::")
+            cell = cells.get(name) or cells.get(name.rpartition("/")[0])
+            if cell is not None and is_of_task_file(nodeid):
+                folder = (self.config.rootpath / file).parent
+                seconds = self.durations.expect(folder, cell.agent, cell.model, cell.scene)
+                planned[number] = Planned(f"{cell.agent}/{cell.model}", seconds)
+        numbers, others = [*planned], [number for number in range(len(ids)) if number not in planned]
+        order = [numbers[place] for place in start_order([*planned.values()], self.in_flight)]
+        return [*range(len(ids))] if order == numbers else [*others, *order]
+
     def in_start_order(self, items: Sequence[RolloutItem]) -> Sequence[RolloutItem]:
         """Return items in the order in which their rollouts are to start; the same sequence if that is the given one.
 
@@ -385,6 +404,11 @@ class BenchSession:
             self.job.close()
         if "_hook_thread" in self.__dict__:
             self._hook_thread.shutdown(wait=False, cancel_futures=True)
+
+    def cancel(self) -> None:
+        """Cancel what runs and what is queued, from any thread, and let it clean up."""
+        if self._engine is not None:
+            self._engine.cancel()
 
     def wait(self, coroutine: Coroutine[object, object, T]) -> T:
         """Run a coroutine on the engine; what goes wrong becomes a short pytest error or skip."""
