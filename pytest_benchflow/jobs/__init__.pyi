@@ -52,7 +52,7 @@ from .results import results_in as results_in
 from .results import rollout_directories as rollout_directories
 from .retry import RetryConfig as RetryConfig
 from .schedule import Durations as Durations
-from .schedule import Planned as Planned
+from .schedule import Expected as Expected
 from .schedule import Width as Width
 from .schedule import auto_width as auto_width
 from .schedule import start_order as start_order

@@ -25,7 +25,7 @@ from pytest_benchflow.jobs.ledger import JobEvent
 from pytest_benchflow.jobs.metrics import BenchmarkMetrics, Tally
 from pytest_benchflow.jobs.results import not_started, outcome_class
 from pytest_benchflow.jobs.retry import RetryConfig
-from pytest_benchflow.jobs.schedule import Durations, Planned, start_order
+from pytest_benchflow.jobs.schedule import Durations, Expected, start_order
 from pytest_benchflow.rollout import (
     ErrorInfo,
     Resources,
@@ -392,7 +392,7 @@ class Evaluation:
 def _in_start_order(cells: Sequence[_Cell], durations: Durations, width: int) -> list[_Cell]:
     configs = [cell.config for cell in cells]
     planned = [
-        Planned(
+        Expected(
             f"{each.primary_agent}/{each.primary_model}",
             durations.expect(each.task_path.absolute(), each.primary_agent, each.primary_model, each.scene),
         )

@@ -71,14 +71,14 @@ def free_memory_mb(proc: Path = Path("/proc/meminfo"), groups: Path = Path("/sys
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class Expected:
     """A rollout that has not started: whose it is, and how long it will take if anybody knows."""
 
     agent: str
     seconds: float | None
 
 
-def start_order(rollouts: Sequence[Planned], width: int) -> list[int]:
+def start_order(rollouts: Sequence[Expected], width: int) -> list[int]:
     """Return the numbers of rollouts in the order in which to start them, `width` at a time.
 
     Each agent's longest come first. Agents take turns such that the same part of each one's work has been started,

@@ -240,19 +240,19 @@ class BenchSession:
 
     def ids_in_start_order(self, ids: Sequence[str]) -> list[int]:
         """Return the numbers of collected items in the order in which they are to start, by their ids alone."""
-        from pytest_benchflow.jobs import Planned, start_order
+        from pytest_benchflow.jobs import Expected, start_order
 
         if self.settings.order == "given" or self.config.getoption("maxfail"):
             return [*range(len(ids))]
         cells = {cell.name: cell for cell in self.cells()}
-        planned: dict[int, Planned] = {}
+        planned: dict[int, Expected] = {}
         for number, nodeid in enumerate(ids):
             file, _, name = nodeid.rpartition("::")
             cell = cells.get(name) or cells.get(name.rpartition("/")[0])
             if cell is not None and is_of_task_file(nodeid):
                 folder = (self.config.rootpath / file).parent
                 seconds = self.durations.expect(folder, cell.agent, cell.model, cell.scene)
-                planned[number] = Planned(f"{cell.agent}/{cell.model}", seconds)
+                planned[number] = Expected(f"{cell.agent}/{cell.model}", seconds)
         numbers, others = [*planned], [number for number in range(len(ids)) if number not in planned]
         order = [numbers[place] for place in start_order([*planned.values()], self.in_flight)]
         return [*range(len(ids))] if order == numbers else [*others, *order]
@@ -262,14 +262,14 @@ class BenchSession:
 
         A run that stops at a failure keeps to pytest's order: what fails late would have let too much start.
         """
-        from pytest_benchflow.jobs import Planned, start_order
+        from pytest_benchflow.jobs import Expected, start_order
 
         if self.settings.order == "given" or self.config.getoption("maxfail"):
             return items
         cells = [(item.cell, item.path.parent) for item in items]
         expect = self.durations.expect
         planned = [
-            Planned(f"{cell.agent}/{cell.model}", expect(path, cell.agent, cell.model, cell.scene))
+            Expected(f"{cell.agent}/{cell.model}", expect(path, cell.agent, cell.model, cell.scene))
             for cell, path in cells
         ]
         order = start_order(planned, self.in_flight)

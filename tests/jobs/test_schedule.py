@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, strategies as st
 from results import result
 
-from pytest_benchflow.jobs import Durations, Planned, auto_width, start_order
+from pytest_benchflow.jobs import Durations, Expected, auto_width, start_order
 
 
 def makespan(seconds: Sequence[float], order: Sequence[int], width: int) -> float:
@@ -37,7 +37,7 @@ def skewed(count: int, seed: int) -> list[float]:
 @pytest.mark.parametrize("width", [4, 16])
 def test_the_longest_first_ends_close_to_the_bound(seed: int, width: int) -> None:
     seconds = skewed(200, seed)
-    order = start_order([Planned("a", each) for each in seconds], width)
+    order = start_order([Expected("a", each) for each in seconds], width)
     assert makespan(seconds, order, width) <= 1.1 * bound(seconds, width)
 
 
@@ -46,12 +46,12 @@ def test_so_it_does_with_agents_that_differ(seed: int) -> None:
     slow = [10 * each for each in skewed(20, seed)]
     quick = skewed(300, seed + 100)
     seconds = [*slow, *quick]
-    planned = [*(Planned("slow", each) for each in slow), *(Planned("quick", each) for each in quick)]
+    planned = [*(Expected("slow", each) for each in slow), *(Expected("quick", each) for each in quick)]
     assert makespan(seconds, start_order(planned, 8), 8) <= 1.1 * bound(seconds, 8)
 
 
 def test_agents_keep_step_with_each_other() -> None:
-    planned = [Planned("a", 10.0)] * 40 + [Planned("b", 1.0)] * 40
+    planned = [Expected("a", 10.0)] * 40 + [Expected("b", 1.0)] * 40
     order = start_order(planned, 4)
     half = [number < 40 for number in order[:40]]
     assert 15 <= sum(half) <= 25
@@ -61,18 +61,18 @@ def test_agents_keep_step_with_each_other() -> None:
 def test_every_rollout_starts_once_and_the_order_is_no_chance(
     rollouts: list[tuple[str, float | None]], width: int
 ) -> None:
-    planned = [Planned(*each) for each in rollouts]
+    planned = [Expected(*each) for each in rollouts]
     order = start_order(planned, width)
     assert sorted(order) == [*range(len(planned))]
     assert order == start_order(planned, width)
 
 
 def test_what_nobody_knows_starts_in_the_order_given() -> None:
-    assert start_order([Planned("a", None), Planned("b", None), Planned("a", None)], 2) == [0, 1, 2]
+    assert start_order([Expected("a", None), Expected("b", None), Expected("a", None)], 2) == [0, 1, 2]
 
 
 def test_a_new_task_counts_as_the_usual_one() -> None:
-    planned = [Planned("a", 1.0), Planned("a", None), Planned("a", 9.0), Planned("a", 5.0)]
+    planned = [Expected("a", 1.0), Expected("a", None), Expected("a", 9.0), Expected("a", 5.0)]
     assert start_order(planned, 1) == [2, 1, 3, 0]
 
 
