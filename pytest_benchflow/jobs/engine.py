@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import AsyncExitStack, suppress
@@ -50,6 +51,8 @@ class Engine:
         """How many in the queue others have passed because they were not ready to start."""
         self._preparations = preparations or max(2, len(os.sched_getaffinity(0)))
         self._queue: list[_Queued] = []
+        self._unprepared: deque[_Queued] = deque()
+        self._n_preparing = 0
         self._ask_again: asyncio.TimerHandle | None = None
         self._running: set[asyncio.Task[None]] = set()
         self._at_close: list[Callable[[], Awaitable[None]]] = []
@@ -149,21 +152,24 @@ class Engine:
             queued.future.cancel()
             return
         self._queue.append(queued)
+        self._unprepared.append(queued)
         self._fill()
 
     def _fill(self) -> None:
-        """Start what may start, in order, and prepare what comes next."""
+        """Start what may start, in order, and prepare what comes next; with no free place this costs nothing."""
         if self._closing:
             return
-        self._queue = [each for each in self._queue if not each.future.cancelled()]
-        waiting: list[_Queued] = []
-        for queued in self._queue:
-            if len(self._running) >= self.width or not self._start(queued):
-                waiting.append(queued)
-        self._queue = waiting
-        self.n_held_up = len(waiting) if len(self._running) < self.width else 0
+        place = 0
+        while place < len(self._queue) and len(self._running) < self.width:
+            queued = self._queue[place]
+            if queued.future.cancelled() or self._start(queued):
+                del self._queue[place]
+            else:
+                place += 1
+        self.n_held_up = place if len(self._running) < self.width else 0
         self._prepare_next()
-        if self.n_held_up and self._ask_again is None and any(each.permit is not None for each in waiting):
+        is_waiting = self.n_held_up and self._ask_again is None
+        if is_waiting and any(each.permit is not None for each in self._queue[: self.n_held_up]):
             self._ask_again = self._loop.call_later(_ASK_AGAIN_SEC, self._fill_again)
 
     def _fill_again(self) -> None:
@@ -186,14 +192,16 @@ class Engine:
         return True
 
     def _prepare_next(self) -> None:
-        under_way = sum(each.preparing is not None and not each.preparing.done() for each in self._queue)
-        for queued in self._queue:
-            if under_way >= self._preparations:
-                return
-            if queued.prepare is not None and queued.preparing is None:
+        while self._unprepared and self._n_preparing < self._preparations:
+            queued = self._unprepared.popleft()
+            if queued.prepare is not None and not queued.future.cancelled():
+                self._n_preparing += 1
                 queued.preparing = self._loop.create_task(_quietly(queued.prepare))
-                queued.preparing.add_done_callback(lambda _: self._fill())
-                under_way += 1
+                queued.preparing.add_done_callback(self._prepared)
+
+    def _prepared(self, task: asyncio.Task[None]) -> None:
+        self._n_preparing -= 1
+        self._fill()
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._running.discard(task)

@@ -69,7 +69,7 @@ def _is_from_conftest(definition: pytest.FixtureDef[object]) -> bool:
 
 
 #: How many times as many rollouts as are in flight may wait for something of their own while others pass them.
-_MOST_HELD_UP = 6
+_MOST_HELD_UP = 2
 _LATER_LINKS = frozenset({"bf_sandbox", "bf_agent", "bf_session", "bf_rollout"})
 
 
