@@ -11,6 +11,7 @@ import agent_start
 import collection
 import docker_rollouts
 import hardening
+import html_report
 import local_sandboxes
 import rollouts
 
@@ -21,6 +22,7 @@ BENCHMARKS = {
     "local.sandboxes": local_sandboxes.sandboxes,
     "acp.session": acp_session.session,
     "docker.rollouts": docker_rollouts.rollouts,
+    "html.report": html_report.report,
     "agents.start": agent_start.start,
     "hardening.local": hardening.local,
     "hardening.docker": hardening.docker,

@@ -1,9 +1,12 @@
-"""`bf report` and `bf view`: jobs as pages, in a file or live."""
+"""`bf report`, `bf view` and `bf compare`: jobs as pages, in a file or live, and beside each other."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pytest_benchflow.core.errors import UsageError
@@ -22,6 +25,19 @@ def add_reports(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     view.add_argument("directory", type=Path, metavar="PATH", help="a job, or a folder of jobs")
     view.add_argument("--port", type=_port, default=_PORT, metavar="N", help="0 is any free one (default: %(default)s)")
     view.set_defaults(action=_view)
+    compare = commands.add_parser(
+        "compare",
+        help="what regressed, what improved, and what there is no evidence for",
+        description="Compare jobs task by task with the first of them: a paired test over the tasks that both scored,"
+        " what changed in each task, and what was configured differently.",
+        epilog="examples:\n  bf compare jobs/monday jobs/tuesday\n"
+        "  bf compare main.json branch.json --html compare.html",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    compare.add_argument("sources", type=Path, nargs="+", metavar="PATH", help=f"{_SOURCE}; the first is the baseline")
+    compare.add_argument("--html", type=Path, metavar="FILE", help="also write a page, with trajectories side by side")
+    compare.add_argument("--json", action="store_true", help="everything, as JSON")
+    compare.set_defaults(action=_compare)
 
 
 def _report(options: argparse.Namespace) -> int:
@@ -31,10 +47,8 @@ def _report(options: argparse.Namespace) -> int:
     source = options.source.resolve()
     path = options.output or Path(f"{source.stem if source.is_file() else source.name}.html")
     report = read_report(options.source)
-    try:
+    with _told(path):
         write_html(report, path)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}", advice="choose another with -o") from None
     n = len(report.rollouts)
     print(f"{path}: {n} rollout{'' if n == 1 else 's'}")
     return 0
@@ -49,6 +63,33 @@ def _view(options: argparse.Namespace) -> int:
     serve(options.directory, options.port, announce)
     print(file=sys.stderr)
     return 0
+
+
+def _compare(options: argparse.Namespace) -> int:
+    """Print the comparison; 0 whatever it says, since deciding is what gates are for."""
+    from pytest_benchflow.reporting import ComparedJobs, print_comparison, read_report, write_comparison
+
+    if len(options.sources) < 2:
+        raise UsageError("there is one job to compare", advice="name at least two")
+    jobs = ComparedJobs.of([(source, read_report(source)) for source in options.sources])
+    if options.json:
+        print(json.dumps(jobs.as_json(), indent=2))
+    else:
+        print_comparison(jobs, sys.stdout)
+    if options.html is not None:
+        with _told(options.html):
+            write_comparison(jobs, options.html)
+        print(options.html, file=sys.stderr if options.json else sys.stdout)
+    return 0
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Say in one sentence that a page cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}", advice="choose another file") from None
 
 
 def _port(text: str) -> int:

@@ -1,5 +1,8 @@
 from .atif import require_atif as require_atif
 from .atif import write_atif as write_atif
+from .compare import ComparedJobs as ComparedJobs
+from .compare import print_comparison as print_comparison
+from .compare import write_comparison as write_comparison
 from .github import add_step_summary as add_step_summary
 from .github import annotation_lines as annotation_lines
 from .github import is_github as is_github

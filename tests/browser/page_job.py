@@ -22,11 +22,11 @@ DISGUISED = "\x1b[31mred\x1b[0m \x1b]8;;http://evil.example\x07link\x07 safe\u20
 """Terminal colours, a terminal link, text that turns around, control characters, text of no width."""
 
 
-def write_job(directory: Path) -> Path:
-    """Write the job: two agents on four tasks, one of which is hostile, and what else can become of a rollout."""
+def write_job(directory: Path, worse: str = "") -> Path:
+    """Write the job: two agents on three tasks, a hostile one, and what else can become; no agent passes `worse`."""
     for agent, model in (("gemini", "flash"), ("codex", "mini")):
         for number, task in enumerate(("sort-words", "sql-report", "cache")):
-            passed = agent == "gemini" or number == 0
+            passed = (agent == "gemini" or number == 0) and task != worse
             failing = [] if passed else ["order", "empty_file"]
             _write(
                 directory,

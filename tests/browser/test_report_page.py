@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 import axe_core_python
 import pytest
-from page_job import HOSTILE
+from page_job import HOSTILE, write_job
 from selenium.webdriver import Keys
+
+from pytest_benchflow.reporting import ComparedJobs, read_report, write_comparison
 
 if TYPE_CHECKING:
     from driver import Browser
@@ -203,6 +205,23 @@ def test_axe_finds_nothing_serious(browser: Browser, page: str, address: str, da
     browser.open(f"{page}{address}", dark=dark)
     browser.run("for (const each of document.querySelectorAll('details')) each.open = true")
     assert not violations(browser), json.dumps(violations(browser), indent=1)
+
+
+def test_compared_jobs_lead_to_trajectories_side_by_side(browser: Browser, job: Path) -> None:
+    other = job.parent / "tuesday"
+    if not other.exists():
+        write_job(other, worse="cache")
+    page = job.parent / "compare.html"
+    write_comparison(ComparedJobs.of([(path, read_report(path)) for path in (job, other)]), page)
+    browser.open(page.as_uri())
+    assert browser.texts("h1") == ["nightly → tuesday"]
+    assert browser.texts("#moved") == ["1 task changed"]
+    assert "no evidence" in browser.texts("[aria-labelledby=verdicts] .chip")
+    assert not violations(browser)
+    browser.wait("[aria-labelledby=moved] td.n a").click()
+    browser.wait(".side")
+    assert browser.texts(".side h2 .chip") == ["passed", "failed"]
+    assert [text.split(" / ")[0] for text in browser.texts(".side h2 a")] == ["nightly", "tuesday"]
 
 
 def test_two_trajectories_are_read_side_by_side(browser: Browser, page: str) -> None:

@@ -33,7 +33,7 @@ def test_what_is_no_job_is_refused_in_one_sentence(tmp_path: Path, capsys: pytes
     write_result(tmp_path / "job/hello__1", result())
     assert main(["report", str(tmp_path / "job"), "-o", "/proc/x.html"]) == 2
     assert capsys.readouterr().err == (
-        "bf: /proc/x.html cannot be written: No such file or directory; choose another with -o\n"
+        "bf: /proc/x.html cannot be written: No such file or directory; choose another file\n"
     )
     assert main(["view", str(tmp_path / "none")]) == 2
     assert capsys.readouterr().err.endswith("none is not a directory; name a job, or a folder of jobs\n")

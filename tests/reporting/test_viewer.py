@@ -158,10 +158,13 @@ def test_a_rollout_that_runs_is_shown_with_what_it_has_done_so_far(server: Viewe
 
 
 def test_a_change_is_told_to_everybody_who_looks(server: ViewerServer, jobs: Path) -> None:
+    state = quote(str(data(server, "/job/monday/overview.json")["state"]))
     streams = []
     for _ in range(2):
         connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=30)
-        connection.request("GET", "/job/monday/changes", headers={"Host": f"localhost:{server.server_port}"})
+        connection.request(
+            "GET", f"/job/monday/changes?state={state}", headers={"Host": f"localhost:{server.server_port}"}
+        )
         stream = connection.getresponse()
         assert stream.readline() == b"retry: 2000\n"
         streams.append((connection, stream))

@@ -42,12 +42,17 @@ _SCRIPTS = (
 def write_html(report: Report, path: Path, *, title: str | None = None) -> None:
     """Write the report as one page, atomically."""
     title = title or (Path(report.job_dir).name if report.job_dir else "benchmark report")
+    write_page(report, overview_of(report, title), path)
+
+
+def write_page(report: Report, overview: dict[str, Json], path: Path) -> None:
+    """Write the page of an overview with the rollouts of a report, atomically."""
     path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("w", encoding="utf-8") as file:
-            _write(file, report, overview_of(report, title), title)
+            _write(file, report, overview)
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -60,8 +65,8 @@ def live_page(title: str) -> str:
     return before + after
 
 
-def _write(file: IO[str], report: Report, overview: dict[str, Json], title: str) -> None:
-    before, after = _shell(title, _static(report), connect="'none'")
+def _write(file: IO[str], report: Report, overview: dict[str, Json]) -> None:
+    before, after = _shell(str(overview["title"]), _static(report), connect="'none'")
     file.write(before)
     rows = overview["rollouts"]
     assert isinstance(rows, list)

@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from pytest_benchflow.core.errors import UsageError
 from pytest_benchflow.reporting.html.page import live_page
-from pytest_benchflow.reporting.viewer.viewed_job import Signature, ViewedJob, ViewedJobs
+from pytest_benchflow.reporting.viewer.viewed_job import ViewedJob, ViewedJobs
 
 if TYPE_CHECKING:
     from pytest_benchflow.core.types import Json
@@ -91,15 +91,16 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.MISDIRECTED_REQUEST, b"ask for 127.0.0.1", "text/plain")
             return
         address = urlsplit(self.path)
+        query = parse_qs(address.query)
         *folders, last = address.path.removeprefix("/").split("/")
         if folders == [] and self.server.jobs.single is None:
-            self._answer_list(last)
+            self._answer_list(last, query)
             return
         job = self._job(folders)
         if job is None:
             self._send(HTTPStatus.NOT_FOUND, b"there is no such job", "text/plain")
         else:
-            self._answer_job(job, last, parse_qs(address.query).get("id", [""])[0])
+            self._answer_job(job, last, query)
 
     def _job(self, folders: list[str]) -> ViewedJob | None:
         jobs = self.server.jobs
@@ -107,52 +108,56 @@ class _Handler(BaseHTTPRequestHandler):
             return jobs.single
         return jobs.find(unquote(folders[1])) if len(folders) == 2 and folders[0] == "job" else None
 
-    def _answer_list(self, name: str) -> None:
+    def _answer_list(self, name: str, query: dict[str, list[str]]) -> None:
         jobs = self.server.jobs
         if name == "":
             self._send_page("jobs")
         elif name == "overview.json":
+            state = jobs.state()
             cards: list[Json] = [
                 {**card, "href": f"job/{quote(str(card['name']), safe='')}/"}
                 for card in jobs.cards()
                 if isinstance(card, dict)
             ]
-            self._send_json({"title": "jobs", "directory": str(jobs.directory), "jobs": cards, "live": True})
+            self._send_json({"title": "jobs", "directory": str(jobs.directory), "jobs": cards, "state": state})
         elif name == "changes":
-            self._follow(jobs.signature)
+            self._follow(jobs.state, _first(query, "state"))
         else:
             self._send(HTTPStatus.NOT_FOUND, b"there is no such page", "text/plain")
 
-    def _answer_job(self, job: ViewedJob, name: str, identity: str) -> None:
+    def _answer_job(self, job: ViewedJob, name: str, query: dict[str, list[str]]) -> None:
         if name == "":
             self._send_page(job.directory.name)
         elif name == "overview.json":
             self._send_json({**job.overview(), "up": None if self.server.jobs.single is job else "../../"})
-        elif name == "rollout.json" and (data := job.rollout(identity)) is not None:
+        elif name == "rollout.json" and (data := job.rollout(_first(query, "id"))) is not None:
             self._send(HTTPStatus.OK, data, "application/json")
         elif name == "changes":
-            self._follow(job.signature)
+            self._follow(job.state, _first(query, "state"))
         else:
             self._send(HTTPStatus.NOT_FOUND, b"there is no such page", "text/plain")
 
-    def _follow(self, signature: Callable[[], Signature]) -> None:
-        """Tell of every change until the browser goes away; files of other processes can only be looked at."""
+    def _follow(self, state: Callable[[], str], seen: str) -> None:
+        """Tell of every change since a state, until the browser goes away.
+
+        What changes are files of other processes, which can only be looked at again and again.
+        """
         if self.server.n_followers >= _MOST_FOLLOWERS:
             self._send(HTTPStatus.SERVICE_UNAVAILABLE, b"too many pages are open", "text/plain")
             return
         self.server.n_followers += 1
         try:
             self._begin(HTTPStatus.OK, "text/event-stream", None)
-            seen, beat = signature(), time.monotonic()
+            beat = time.monotonic()
             self.wfile.write(b"retry: 2000\n\n")
             while True:
-                time.sleep(_CHECK_SEC)
-                now = signature()
+                now = state()
                 if now != seen:
                     self.wfile.write(b"event: change\ndata: {}\n\n")
                 elif time.monotonic() - beat > _BEAT_SEC:
                     self.wfile.write(b": still here\n\n")
                 else:
+                    time.sleep(_CHECK_SEC)
                     continue
                 seen, beat = now, time.monotonic()
         except OSError:
@@ -181,6 +186,10 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in _HEADERS.items():
             self.send_header(name, value)
         self.end_headers()
+
+
+def _first(query: dict[str, list[str]], name: str) -> str:
+    return query.get(name, [""])[0]
 
 
 def serve(directory: Path, port: int, announce: Callable[[str], None]) -> None:

@@ -49,12 +49,13 @@ class ViewedJob:
         self._has_begun = False
         self._reader: LedgerReader | None = None
 
-    def signature(self) -> Signature:
-        """Return numbers that differ whenever something in the job may have changed; cheap enough to ask often."""
-        return (*_signature(self.directory / LEDGER), *_signature(self.directory))
+    def state(self) -> str:
+        """Return a text that differs whenever something in the job may have changed; cheap enough to ask often."""
+        return "-".join(map(str, (*_signature(self.directory / LEDGER), *_signature(self.directory))))
 
     def overview(self) -> dict[str, Json]:
         """Return what the page of the job shows."""
+        state = self.state()
         with self._lock:
             self._refresh()
             results, running = self._latest(), [*self._running.values()]
@@ -63,7 +64,7 @@ class ViewedJob:
         rows = overview["rollouts"]
         assert isinstance(rows, list)
         rows += [_running_row(event) for event in running]
-        return {**overview, "running": len(running), "live": True}
+        return {**overview, "running": len(running), "state": state}
 
     def rollout(self, identity: str) -> bytes | None:
         """Return everything about a rollout, also of one that still runs; None if there is no such rollout."""
@@ -192,9 +193,9 @@ class ViewedJobs:
         ordered = sorted(((at, job) for at, job in jobs if job is not None), key=lambda pair: -pair[0])
         return [{**job.card(), "changed": _iso(at)} for at, job in ordered]
 
-    def signature(self) -> Signature:
-        """Return numbers that differ whenever some job may have changed."""
-        return tuple(part for name in self._names() for part in ViewedJob(self.directory / name).signature())
+    def state(self) -> str:
+        """Return a text that differs whenever some job may have changed."""
+        return "/".join(f"{name}-{ViewedJob(self.directory / name).state()}" for name in self._names())
 
     def _names(self) -> list[str]:
         try:

@@ -128,9 +128,9 @@ system.addEventListener("change", paint);
 // ---- the viewer: follow a job that runs -------------------------------------------------------------------------------------
 
 const tell = () =>
-  (byId("live").textContent = report.running ? `${report.running} running` : report.live ? "live" : "");
+  (byId("live").textContent = report.running ? `${report.running} running` : report.state ? "live" : "");
 function follow() {
-  const stream = new EventSource("changes");
+  const stream = new EventSource(`changes?state=${encodeURIComponent(report.state)}`);
   stream.addEventListener("change", async () => {
     take(await source.overview());
     tell();
@@ -150,7 +150,7 @@ try {
   take(await source.overview());
   tell();
   await go();
-  if (report.live) follow();
+  if (report.state) follow();
 } catch (error) {
   show(h("h1", {}, "This report cannot be read"), h("p", { class: "text" }, plain(error.message)));
 }

@@ -76,6 +76,11 @@ function money(n) {
   if (!isKnown(n)) return "–";
   return n !== 0 && Math.abs(n) < 0.01 ? `$${n.toFixed(4)}` : `$${n.toFixed(2)}`;
 }
+// A long time in a few letters.
+const about = (seconds) => {
+  if (!isKnown(seconds) || seconds < 600) return duration(seconds);
+  return seconds < 36_000 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`;
+};
 function duration(seconds) {
   if (!isKnown(seconds)) return "–";
   if (seconds < 0.1) return `${Math.round(seconds * 1000)} ms`;

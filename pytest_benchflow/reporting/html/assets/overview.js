@@ -53,7 +53,7 @@ function cards() {
     totals.tokens === null
       ? null
       : card("Tokens", short(totals.tokens), `${short(totals.tool_calls)} tool calls`),
-    card("Agent time", duration(totals.seconds), "all rollouts added up"),
+    card("Agent time", about(totals.seconds), "all rollouts added up"),
   );
 }
 
@@ -242,8 +242,7 @@ function overviewPage() {
     ),
     report.rollouts.length
       ? [
-          outcomeBar(),
-          cards(),
+          report.comparison ? null : [outcomeBar(), cards()],
           integrityAlert(),
           gateTable(),
           comparisonSections(),

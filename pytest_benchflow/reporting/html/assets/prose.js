@@ -21,8 +21,12 @@ function paragraph(text) {
 }
 
 const ITEM = /^\s*(?:[-*+]|\d+[.)])\s+(.*)$/;
+// A line that long was broken to fit somewhere, and goes on in the next.
+const WRAPPED = 60;
+const lineEnd = (line) => (line.length >= WRAPPED ? " " : "\n");
 function blocks(text) {
   const nodes = [];
+  let last = "";
   let kind = null; // what the last line was: an item of a list, a line of a paragraph
   for (const line of text.split("\n")) {
     const item = ITEM.exec(line);
@@ -33,12 +37,13 @@ function blocks(text) {
         nodes.push(h(isNumbered ? "ol" : "ul", isNumbered ? { start: parseInt(line, 10) } : {}));
       nodes.at(-1).append(h("li", {}, inline(item[1])));
       kind = "item";
-    } else if (kind === "item") nodes.at(-1).lastChild.append("\n", ...inline(line.trim()));
-    else if (kind === "line" && !/^#/.test(line)) nodes.at(-1).append("\n", ...inline(line));
+    } else if (kind === "item") nodes.at(-1).lastChild.append(lineEnd(last), ...inline(line.trim()));
+    else if (kind === "line" && !/^#/.test(line)) nodes.at(-1).append(lineEnd(last), ...inline(line));
     else {
       nodes.push(paragraph(line));
       kind = /^#/.test(line) ? null : "line";
     }
+    last = line;
   }
   return nodes;
 }
