@@ -23,7 +23,8 @@ test-agents: $(VENV)/.test
 
 # The long part of the fault suite: hundreds of kills at random moments, a flood of a gigabyte.
 test-faults: $(VENV)/.test
-	BF_FAULT_SEEDS=0:240 BF_FAULT_DOCKER_SEEDS=0:30 BF_FAULT_FLOOD_MB=1000 $(BIN)/pytest tests/faults -n $(JOBS)
+	BF_FAULT_LONG=1 BF_FAULT_SEEDS=0:240 BF_FAULT_DOCKER_SEEDS=0:30 BF_FAULT_FLOOD_MB=1000 BF_FAULT_TINY=2000 \
+		$(BIN)/pytest tests/faults -n $(JOBS)
 
 # Every attack as every user in both sandboxes, and the same without hardening: half an hour.
 test-attacks: $(VENV)/.test

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from pytest_benchflow.core.activity import on_activity
 from pytest_benchflow.core.errors import BenchflowError, UsageError
 
 if TYPE_CHECKING:
@@ -80,6 +81,8 @@ async def _install(chosen: dict[str, BundleSpec | None]) -> int:
     from pytest_benchflow.agents import BundleStore
 
     store, failed = BundleStore(), 0
+    if sys.stdout.isatty():  # it takes a minute, and a log has no use for it
+        on_activity(lambda what, begins: print(f"{what} …", flush=True) if begins else None)
     before = {bundle.key for bundle in store.installed()}
     for name, spec in chosen.items():
         if spec is None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from pytest_benchflow.agents import FREE_AGENTS
+from pytest_benchflow.core.activity import on_activity
 from pytest_benchflow.core.errors import BadValue, BenchflowError, CannotRunHere, HeldBack, UsageError
 from pytest_benchflow.core.text import one_line
 from pytest_benchflow.jobs.ledger import JobEvent, Ledger
@@ -89,6 +90,7 @@ class Job:
         self.limits = ModelLimits(None)
         self.rules: list[StartRule] = [self.limits]
         self._lock: int | None = None
+        self._unlisten: Callable[[], None] | None = None
 
     def finished(self, config: RolloutConfig, task: Task) -> RolloutResult | None:
         """Return the score that an earlier run of this job gave a rollout; one of something else is refused."""
@@ -138,6 +140,8 @@ class Job:
             refused = _unstarted(config, task, reason)
             self.ledger.append(JobEvent.of_result("end", refused, refused=True))
             return refused
+        if self._unlisten is None:
+            self._unlisten = on_activity(self._note_activity)
         attempts = self._earlier_attempts(config, task)
         notes: list[str] = []
         for attempt in count(1):
@@ -215,6 +219,10 @@ class Job:
         is_free = config.primary_agent in FREE_AGENTS
         return [_attempt_in(directory, is_free=is_free) for directory in self._directories(config, task)]
 
+    def _note_activity(self, what: str, begins: bool) -> None:
+        phase = "begin" if begins else "end"
+        self.ledger.append(JobEvent(kind="work", ts=round(time.time(), 3), phase=phase, message=what))
+
     def _noting_phases(self, on_phase: OnPhase | None) -> OnPhase:
         async def note(rollout: Rollout, phase: str) -> None:
             event = JobEvent(
@@ -277,6 +285,9 @@ class Job:
         if self._lock is not None:
             self.ledger.finish()
         self.ledger.close()
+        if self._unlisten is not None:
+            self._unlisten()
+            self._unlisten = None
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None

@@ -156,3 +156,12 @@ def test_a_job_whose_run_was_killed_is_told_as_killed(slow: Project) -> None:
     nothing = subprocess.run([*BF, "watch", "mime"], cwd=slow.root, capture_output=True, text=True, check=False)
     assert nothing.returncode == 2
     assert nothing.stderr == "bf: there is no job mime in jobs; did you mean mine?\n"
+
+
+def test_a_build_that_rollouts_wait_for_is_shown(slow: Project) -> None:
+    for number in range(5):
+        slow.task(f"tasks/t{number}", dockerfile="FROM debian:bookworm-slim\nWORKDIR /app\nRUN sleep 3\n")
+    with on_terminal(slow, "--bf-concurrency=2") as terminal:
+        _, seen = watch_to_the_end(terminal)
+    assert any(re.search(r"^  building environment/Dockerfile:3 +\d\.\d s$", text, re.M) for text in seen)
+    assert "building" not in seen[-1]

@@ -22,6 +22,8 @@ REAPER = Path(__file__).with_name("reaper.py")
 GRACE_SEC = 20
 """How long what a killed run started may take to notice."""
 TASKS = 6
+LONG = bool(os.environ.get("BF_FAULT_LONG"))
+"""Whether to run what takes minutes too; `make test-faults` does."""
 JOB_FILE = """
 tasks: tasks
 agent: oracle
@@ -47,6 +49,7 @@ class FaultyJob:
     project: Project
     mode: str
     """`one` process, xdist `workers`, `python` for bf run, or `docker` for one process with containers."""
+    n_tasks: int = TASKS
     scores: dict[Path, bytes] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)
 
@@ -83,16 +86,21 @@ class FaultyJob:
         if kill is not None:
             timer.start()
         try:
-            said, log = reaper.communicate(timeout=180)
+            said, log = reaper.communicate(timeout=180 + self.n_tasks)
         finally:
             timer.cancel()
             reaper.kill()
         facts = json.loads(said.splitlines()[-1])
         if self.mode == "docker":
             with suppress(AssertionError):
-                wait_for(lambda: not _containers(runner), "the end of the containers", GRACE_SEC)
-            facts["left"] += _containers(runner)
+                wait_for(lambda: not self._containers(runner), "the end of the containers", GRACE_SEC)
+            facts["left"] += self._containers(runner)
         return Ended(facts["status"], log, facts["left"])
+
+    def _containers(self, runner: int) -> list[str]:
+        words = ["docker", "ps", "-aq", "--filter", f"label=benchflow.owner_pid={runner}"]
+        variables = {**os.environ, **self.variables}
+        return subprocess.run(words, capture_output=True, check=True, text=True, env=variables).stdout.split()
 
     def remember_scores(self) -> None:
         """Check that no score has gone or changed since the last time, and remember those that are new."""
@@ -106,19 +114,14 @@ class FaultyJob:
         assert ended.status == 0, ended.output
         self.remember_scores()
         keys = [json.loads(data)["key"] for data in self.scores.values()]
-        assert len(keys) == TASKS, ended.output
-        assert len(set(keys)) == TASKS
+        assert len(keys) == self.n_tasks, ended.output
+        assert len(set(keys)) == self.n_tasks
         if self.mode != "python":
             report = json.loads((self.project.root / "report.json").read_text())
-            assert [entry["status"] for entry in report["rollouts"]] == ["passed"] * TASKS
+            assert [entry["status"] for entry in report["rollouts"]] == ["passed"] * self.n_tasks
             assert sorted(entry["id"] for entry in report["rollouts"]) == sorted(keys)
         left = [name for name in os.listdir(self.project.root / "tmp") if not name.startswith("pytest-of-")]
         assert not left
-
-
-def _containers(runner: int) -> list[str]:
-    words = ["docker", "ps", "-aq", "--filter", f"label=benchflow.owner_pid={runner}"]
-    return subprocess.run(words, capture_output=True, check=True, text=True).stdout.split()
 
 
 def _kill_chosen(kill: Callable[[int], int | None], runner: int) -> None:
@@ -148,12 +151,14 @@ def some_worker(chance: random.Random) -> Callable[[int], int | None]:
 
 
 @pytest.fixture
-def faulty_job(new_project: Callable[..., Project]) -> Callable[[str], FaultyJob]:
-    """Give a test the function that writes a job of rollouts, each a little different in length."""
+def faulty_job(new_project: Callable[..., Project]) -> Callable[..., FaultyJob]:
+    """Give a test the function that writes a job of rollouts, each a little different in length, or all tiny ones."""
 
-    def write(mode: str) -> FaultyJob:
+    def write(mode: str, n_tiny: int = 0) -> FaultyJob:
         project = new_project(f"faults-{mode}")
-        for number in range(TASKS):
+        for number in range(n_tiny):
+            project.task(f"tasks/t{number}")
+        for number in range(0 if n_tiny else TASKS):
             # The first one builds a layer of its own, so that kills also meet half-made layers.
             own = f"RUN echo {project.root.name} > /built\n" if number == 0 else ""
             base = "bf-test/busybox:1" if mode == "docker" else "debian:bookworm-slim"
@@ -164,6 +169,6 @@ def faulty_job(new_project: Callable[..., Project]) -> Callable[[str], FaultyJob
             )
         project.write({"job.yaml": JOB_FILE})
         host = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
-        return FaultyJob(project, mode, variables={"DOCKER_HOST": host} if mode == "docker" else {})
+        return FaultyJob(project, mode, n_tiny or TASKS, variables={"DOCKER_HOST": host} if mode == "docker" else {})
 
     return write

@@ -20,6 +20,7 @@ from pytest_benchflow.agents.bundles.commands import Commands
 from pytest_benchflow.agents.bundles.npm import install_npm, provide_node
 from pytest_benchflow.agents.bundles.python import PYTHON, install_python
 from pytest_benchflow.agents.bundles.wrappers import NODE, write_wrapper
+from pytest_benchflow.core.activity import activity
 from pytest_benchflow.core.errors import InstallError
 from pytest_benchflow.core.files import cache_directory, is_abandoned, locked_files, temporary_name
 from pytest_benchflow.core.removal import remove_tree
@@ -190,6 +191,10 @@ class BundleStore:
         return bundle
 
     async def _install(self, spec: BundleSpec) -> Bundle:
+        with activity(f"installing {spec.agent} {spec.version}"):
+            return await self._install_now(spec)
+
+    async def _install_now(self, spec: BundleSpec) -> Bundle:
         await asyncio.to_thread(self._sweep)
         began = time.monotonic()
         work = self.path / temporary_name()

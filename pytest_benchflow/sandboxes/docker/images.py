@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from pytest_benchflow.core.activity import activity
 from pytest_benchflow.core.errors import BuildError, SandboxError
 from pytest_benchflow.core.files import compose_file
 from pytest_benchflow.core.text import without_progress
@@ -139,7 +140,8 @@ class Build:
                 async with asyncio.timeout(timeout_sec):
                     await self._engine.thread(lambda: self._context.pack(packed))
                     packed.seek(0)
-                    await (self._with_buildkit if self._by_command else self._with_engine)(packed, fresh)
+                    with activity(f"building the image {short_name(self._tag)}"):
+                        await (self._with_buildkit if self._by_command else self._with_engine)(packed, fresh)
             except TimeoutError:
                 raise self._build_error(
                     f"the build took longer than {timeout_sec:g} s; raise build_timeout_sec"
@@ -329,7 +331,8 @@ class Images:
             if await self._inspect(reference) is None:
                 async with locked(f"pull-{reference}"):
                     if await self._inspect(reference) is None:
-                        await self._pull(reference, timeout_sec)
+                        with activity(f"pulling {short_name(reference)}"):
+                            await self._pull(reference, timeout_sec)
             return await self.facts_of(reference)
 
     async def _pull(self, reference: str, timeout_sec: float) -> None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
+from pytest_benchflow.core.activity import activity
 from pytest_benchflow.core.errors import BuildError, SandboxError
 from pytest_benchflow.core.text import without_progress
 from pytest_benchflow.sandboxes import archive
@@ -330,7 +331,8 @@ class _Build:
                     if layer in self._failed:
                         raise self._failed[layer]
                     if not self._is_ready(layer, rebuilt):
-                        await self._try_making(step, base, layer, origin[1] if origin else None)
+                        with activity(f"building {self.where}"):
+                            await self._try_making(step, base, layer, origin[1] if origin else None)
             if rebuilt is not None:
                 rebuilt.add(layer)
             base = replace(base, layers=(layer, *base.layers))
