@@ -418,7 +418,8 @@ class StepRun:
         if (setup := self.judges.get(self.step.name)) is not None:
             return self._judge_verifier(sandbox, setup)
         guard = self._guard if sandbox is self.sandbox else self._verifier_guard
-        if guard is not None and not guard.is_watching:
+        # Another service has variables and users of its own.
+        if guard is not None and (not guard.is_watching or self.step.verifier.service != MAIN):
             guard = None
         hardening = self.step.verifier.hardening
         return Verifier(

@@ -1,0 +1,215 @@
+"""What becomes of an agent's changes: decided from two scans, as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from pytest_benchflow.sandboxes import FileChange
+from pytest_benchflow.tasks.models import Hardening
+from pytest_benchflow.verify.git_config import cleaned_git_config
+from pytest_benchflow.verify.pins import Ownership, pinned
+from pytest_benchflow.verify.policy import Context, Plan, decide
+from pytest_benchflow.verify.scan import Scan, ScannedFile
+from pytest_benchflow.verify.system import decide_system
+
+EVIL = "import os\nopen('/logs/verifier/reward.txt', 'w').write('1')\n"
+FIXTURES = "import pytest\n\n\n@pytest.fixture\ndef base():\n    return 1\n"
+
+
+def scan_of(files: Mapping[str, str] | None = None, **more: object) -> Scan:
+    scanned = {path: ScannedFile(path, text.encode(), 0o644, 0, 0) for path, text in (files or {}).items()}
+    return Scan(files=scanned, **more)  # type: ignore[arg-type]
+
+
+def plan_for(before: Scan, after: Scan, instruction: str = "Do it.", **hardening: bool) -> Plan:
+    context = Context(
+        workdir="/app",
+        instruction=instruction,
+        hardening=Hardening(**hardening),
+        tops=("/app", "/tmp"),
+        imports=frozenset({"yaml", "solution"}),
+        programs=("/app/bin",),
+        known_programs=frozenset({"cat", "yq"}),
+    )
+    return decide(before, after, context)
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "is_removed", "is_reported"),
+    [
+        ("/app/conftest.py", EVIL, True, True),
+        ("/app/conftest.py", FIXTURES, True, False),
+        ("/tmp/conftest.py", FIXTURES, True, True),
+        ("/app/pytest.ini", "[pytest]\naddopts = -p evil\n", True, False),
+        ("/app/pytest.ini", "[pytest]\naddopts = -q\ntestpaths = tests\n", False, False),
+        ("/app/out/setup.cfg", "[tool:pytest]\naddopts = -q\n", False, False),
+        ("/app/lib/sitecustomize.py", "x = 1\n", True, True),
+        ("/app/.venv/lib/python3.13/site-packages/a.pth", "import evil\n", True, True),
+        ("/app/.venv/lib/python3.13/site-packages/a.pth", "/app/src\n", False, False),
+        ("/app/x-1.dist-info/entry_points.txt", "[pytest11]\nx = x\n", True, True),
+        ("/app/x-1.dist-info/entry_points.txt", "[console_scripts]\nx = x:main\n", False, False),
+        ("/app/Makefile", "all:\n\ttrue\n", False, False),
+        ("/app/pkg/tests/__init__.py", "", False, False),
+        ("/app/tests/__init__.py", EVIL, True, True),
+    ],
+)
+def test_new_files(path: str, text: str, is_removed: bool, is_reported: bool) -> None:
+    plan = plan_for(scan_of(), scan_of({path: text}))
+    assert (path in plan.remove) is is_removed
+    assert bool(plan.findings) is is_reported
+
+
+@pytest.mark.parametrize(
+    ("path", "old", "new", "instruction", "result"),
+    [
+        ("/app/conftest.py", FIXTURES, EVIL, "", FIXTURES),
+        ("/app/Makefile", "all:\n\tcheck\n", "all:\n\ttrue\n", "", "all:\n\tcheck\n"),
+        ("/app/Makefile", "all:\n\tcheck\n", "all:\n\ttrue\n", "Fix the Makefile so that it is built again.", None),
+        ("/app/Makefile", "all:\n\tcheck\n", "all:\n\ttrue\n", "cat >/app/Makefile <<END", "all:\n\tcheck\n"),
+        (
+            "/app/pyproject.toml",
+            '[project]\nname = "a"\n[tool.pytest.ini_options]\naddopts = "-q"\n',
+            '[project]\nname = "b"\n[tool.pytest.ini_options]\naddopts = "-p evil"\n',
+            "",
+            '[project]\nname = "b"\n[tool.pytest.ini_options]\naddopts = "-q"\n',
+        ),
+        ("/app/pyproject.toml", '[project]\nname = "a"\n', '[project]\nname = "b"\n', "", None),
+        ("/app/setup.cfg", "[metadata]\nname = a\n", "[metadata]\nname = b\n[tool:pytest]\naddopts = -p x\n", "",
+         "[metadata]\nname = b\n"),
+    ],
+)  # fmt: skip
+def test_changed_files(path: str, old: str, new: str, instruction: str, result: str | None) -> None:
+    plan = plan_for(scan_of({path: old}), scan_of({path: new}), instruction)
+    assert (plan.write[path].text if path in plan.write else None) == result
+
+
+def test_scripts_of_a_package_file_come_back_and_dependencies_stay() -> None:
+    old = '{"scripts": {"test": "check"}, "dependencies": {}}'
+    new = '{"scripts": {"test": "true", "pretest": "x", "dev": "y"}, "dependencies": {"a": "1"}}'
+    plan = plan_for(scan_of({"/app/package.json": old}), scan_of({"/app/package.json": new}))
+    text = plan.write["/app/package.json"].text
+    assert '"test": "check"' in text
+    assert '"dev": "y"' in text
+    assert '"a": "1"' in text
+    assert "pretest" not in text
+
+
+@pytest.mark.parametrize(
+    ("links", "is_removed", "is_reported"),
+    [
+        ({"/app/answer": "/tests/expected"}, True, True),
+        ({"/app/a": "b", "/app/b": "../tests/x"}, True, True),
+        ({"/app/a": "/tmp/.a", "/tmp/.a": "/tests/x"}, True, True),
+        ({"/app/current": "releases/1"}, False, False),
+        ({"/app/.venv/bin/python": "/usr/bin/python3"}, False, False),
+        ({"/app/data": "/home/agent/data"}, True, False),
+        ({"/app/a": "b", "/app/b": "a"}, True, True),
+    ],
+)
+def test_links(links: dict[str, str], is_removed: bool, is_reported: bool) -> None:
+    plan = plan_for(scan_of(), scan_of(links=links))
+    assert (next(iter(links)) in plan.remove) is is_removed
+    assert bool(plan.findings) is is_reported
+
+
+@pytest.mark.parametrize(
+    ("module", "removed"),
+    [
+        ("/app/json.py", "/app/json.py"),
+        ("/app/json.pyc", "/app/json.pyc"),
+        ("/app/random/__init__.py", "/app/random"),
+        ("/app/pytest.py", "/app/pytest.py"),
+        ("/app/yaml.py", "/app/yaml.py"),
+        ("/app/solution.py", None),
+        ("/app/pkg/json.py", None),
+        ("/srv/json.py", None),
+    ],
+)
+def test_modules(module: str, removed: str | None) -> None:
+    plan = plan_for(scan_of(packages=frozenset({"yaml"})), scan_of(modules=frozenset({module})))
+    assert next(iter(plan.remove), None) == removed
+
+
+def test_modules_of_the_task_itself_stay() -> None:
+    modules = frozenset({"/app/json.py"})
+    assert plan_for(scan_of(modules=modules), scan_of(modules=modules)).is_empty
+
+
+@pytest.mark.parametrize(("name", "is_removed"), [("cat", True), ("pytest", True), ("yq", True), ("mine", False)])
+def test_programs_before_those_of_the_system(name: str, is_removed: bool) -> None:
+    plan = plan_for(scan_of(), scan_of({f"/app/bin/{name}": "#!/bin/sh\n"}))
+    assert (f"/app/bin/{name}" in plan.remove) is is_removed
+
+
+@pytest.mark.parametrize(
+    ("key", "path"),
+    [
+        ("cleanup_conftests", "/app/conftest.py"),
+        ("restore_config", "/app/.coveragerc"),
+        ("enabled", "/app/conftest.py"),
+    ],
+)
+def test_an_opt_out_leaves_the_file(key: str, path: str) -> None:
+    assert not plan_for(scan_of(), scan_of({path: EVIL})).is_empty
+    assert plan_for(scan_of(), scan_of({path: EVIL}), **{key: False}).is_empty
+
+
+@pytest.mark.parametrize(
+    ("text", "dropped"),
+    [
+        ("[core]\n\tfsmonitor = /app/x\n", ["core.fsmonitor"]),
+        ("[core] hooksPath = /app/x\n", ["core.hookspath"]),
+        ('[filter "f"]\n\tclean = /app/x\n', ["filter.f.clean"]),
+        ("[include]\n\tpath = ../x\n", ["include.path"]),
+        ('[remote "o"]\n\turl = ext::sh -c x\n', ["remote.o.url"]),
+        ("[core]\n\tfsmon\\\nitor = /app/x\n", ["core.fsmonitor"]),
+        ('[remote "origin"]\n\turl = https://example.com/x\n[user]\n\tname = A\n', []),
+    ],
+)
+def test_git_is_told_of_no_programs(text: str, dropped: list[str]) -> None:
+    cleaned, keys = cleaned_git_config(text, "")
+    assert [key.name for key in keys] == dropped
+    assert cleaned_git_config(cleaned, "")[1] == []
+    assert cleaned_git_config(text, text)[1] == []
+
+
+def test_variables_that_lead_into_the_agents_files_are_not_given_on() -> None:
+    ownership = Ownership({"/opt/mine": (1000, 0o755), "/opt/ours": (0, 0o755), "/opt": (0, 0o755)}, [1000], ["/app"])
+    env = {
+        "BASH_ENV": "/app/x", "LD_PRELOAD": "/opt/ours/a.so", "NODE_OPTIONS": "--require /opt/mine/x.js",
+        "LD_LIBRARY_PATH": "/opt/ours:/app/lib", "PATH": ".:/app/bin:/usr/bin", "PYTHONSTARTUP": "start.py",
+    }  # fmt: skip
+    pins = pinned(env, ownership)
+    assert pins["BASH_ENV"] == pins["NODE_OPTIONS"] == ""
+    assert pins["LD_LIBRARY_PATH"] == "/opt/ours"
+    assert pins["PATH"] == "/app/bin:/usr/bin"
+    assert "LD_PRELOAD" not in pins
+
+
+@pytest.mark.parametrize(
+    ("change", "restored", "removed", "is_reported"),
+    [
+        (FileChange("/usr/bin/cat", "changed"), True, False, True),
+        (FileChange("/usr/local/bin/cat", "added"), False, True, True),
+        (FileChange("/usr/local/bin/greet", "added"), False, False, False),
+        (FileChange("/etc/ld.so.preload", "added"), True, True, True),
+        (FileChange("/etc/greeter/conf", "added"), False, False, False),
+        (FileChange("/root/.bashrc", "changed"), True, True, False),
+        (FileChange("/usr/lib/python3.13/json/__init__.py", "changed"), True, False, True),
+        (FileChange("/usr/lib/python3.13/__pycache__/json.cpython-313.pyc", "added"), False, True, False),
+        (FileChange("/usr/lib/python313.zip", "added"), False, True, True),
+        (FileChange("/usr/lib/python3/dist-packages/new/__init__.py", "added"), False, False, False),
+        (FileChange("/usr/lib/python3/dist-packages/pytest/__init__.py", "changed"), True, False, True),
+        (FileChange("/conftest.py", "added"), False, True, True),
+        (FileChange("/app/conftest.py", "added"), False, False, False),
+        (FileChange("/opt/tool/bin/tool", "added"), False, False, False),
+    ],
+)
+def test_changes_of_the_system(change: FileChange, restored: bool, removed: bool, is_reported: bool) -> None:
+    context = Context("/app", "Do it.", Hardening(), known_programs=frozenset({"cat"}))
+    plan = decide_system((), [change], context, ["/root"])
+    assert (change.path in plan.restore, change.path in plan.remove) == (restored, removed)
+    assert bool(plan.findings) is is_reported
+    assert not decide_system([change.path], [change], context, ["/root"]).restore
