@@ -129,6 +129,9 @@ def decide(before: Scan, after: Scan, context: Context) -> Plan:
         for path, facts in after.facts.items():
             if path.endswith(".pyc") and "/__pycache__/" in path and before.facts.get(path) != facts:
                 plan.drop(path)
+    for path in sorted(after.waiting - before.waiting)[:5]:
+        kind: FindingKind = "reward_directory" if path.startswith("/logs/") else "planted_file"
+        plan.report(kind, f"{path} was written before the verifier came; removed", path)
     # What is put back must not go through a link that was put above it.
     for path in plan.write:
         for parent in _parents(path):

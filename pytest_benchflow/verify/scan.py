@@ -68,6 +68,10 @@ all() {{
     printf '\0\0#odd\0'
     find "${{live[@]}}" -xdev "${{pruned[@]}}" -path "*$nl*" '(' -type l -o "${{named[@]}}" ')' -print0
   fi
+  printf '\0\0#waiting\0'
+  for f in /logs/verifier/* /logs/verifier/.[!.]* /tests/* /verifier/*; do
+    [ -e "$f" ] || [ -L "$f" ] && [[ $f != *"$nl"* ]] && printf '%s\n' "$f"
+  done
   printf '\0\0#linked\0'
   for d in "${{roots[@]}}"; do [ -L "$d" ] && printf '%s\n' "$d"; done
   if [ ${{#livetops[@]}} != 0 ]; then
@@ -200,6 +204,8 @@ class Scan:
     added: tuple[str, ...] = ()
     """Directories that the system's interpreters look into because of .pth files."""
     ids: Mapping[str, int] = field(default_factory=dict)
+    waiting: frozenset[str] = frozenset()
+    """What lies where results and tests will be."""
     now: str = ""
     """The sandbox's clock, if it tells more than seconds."""
     fresh: tuple[str, ...] = ()
@@ -296,6 +302,7 @@ def _parsed(output: str) -> Scan:
         programs=dict(line.partition(" ")[::2] for line in texts.get("programs", "").splitlines()),
         added=tuple(dict.fromkeys(texts.get("added", "").split())),
         now=now if re.fullmatch(r"\d+\.\d+", now := texts.get("now", "").strip().replace(",", ".")) else "",
+        waiting=frozenset(texts.get("waiting", "").splitlines()),
         fresh=tuple(texts.get("fresh", "").splitlines()),
         binaries=frozenset(texts.get("binaries", "").splitlines()),
         ids={name: int(uid) for name, _, uid in (line.partition(" ") for line in ids) if uid.isdigit()},
