@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -118,7 +119,7 @@ def _days(bundle: Bundle) -> str:
 _HEAD = ("agent", "aliases", "protocol", "version", "auth", "here")
 
 
-def list_agents() -> int:
+def list_agents(*, as_json: bool = False) -> int:
     """Print every agent with what is missing for it; 2 if a manifest or `.env` cannot be read."""
     from pytest_benchflow.agents import AgentRegistry, statuses
 
@@ -129,6 +130,9 @@ def list_agents() -> int:
     except BenchflowError as error:
         print(error, file=sys.stderr)
         return 2
+    if as_json:
+        print(json.dumps([{key: getattr(one, key) for key in ("name", *_HEAD[1:])} for one in agents], indent=2))
+        return 0
     rows = [(one.name, ", ".join(one.aliases), one.protocol, one.version, one.auth, one.here) for one in agents]
     widths = [max(map(len, column)) for column in zip(_HEAD, *rows, strict=True)]
     for row in (_HEAD, *rows):

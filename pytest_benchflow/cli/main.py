@@ -97,9 +97,9 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     _add_tasks(commands)
     _add_shell(commands)
-    agents = commands.add_parser("agents", help="list agents and what each lacks to run here").add_subparsers(
-        dest="verb", metavar="[show|install|prune]"
-    )
+    listed = commands.add_parser("agents", help="list agents and what each lacks to run here")
+    listed.add_argument("--json", action="store_true", help="list them as JSON")
+    agents = listed.add_subparsers(dest="verb", metavar="[show|install|prune]")
     show = agents.add_parser("show", help="everything about one agent")
     show.add_argument("name", metavar="NAME", help="an agent, by name or alias, or the path of a manifest")
     add_bundle_verbs(agents, _days, _KEPT_DAYS)
@@ -148,6 +148,7 @@ def _add_tasks(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     check = tasks.add_parser("check", help="read tasks and report every problem; starts nothing without --run")
     check.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="a task, or a folder of tasks")
     check.add_argument("--strict", action="store_true", help="unknown keys are errors")
+    check.add_argument("--json", action="store_true", help="report the problems as JSON, without --run")
     check.add_argument("--run", action="store_true", help="also run them: oracle has to pass, and nop must not")
     _add_sandbox(check)
     check.add_argument(
@@ -194,7 +195,7 @@ def _tasks(options: argparse.Namespace) -> int:
     from pytest_benchflow.cli.tasks import check
 
     if not options.run:
-        return check(options.paths, strict=options.strict)
+        return check(options.paths, strict=options.strict, as_json=options.json)
     from pytest_benchflow.cli.self_test import SelfTestOptions
 
     run = SelfTestOptions(options.sandbox, options.sandbox_option, options.jobs_dir, options.concurrency)
@@ -205,7 +206,7 @@ def _agents(options: argparse.Namespace) -> int:
     from pytest_benchflow.cli.agents import install, list_agents, prune, show_agent
 
     if options.verb is None:
-        return list_agents()
+        return list_agents(as_json=options.json)
     if options.verb == "show":
         return show_agent(options.name)
     if options.verb == "install":

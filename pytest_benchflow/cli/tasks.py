@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 _SHOWN_PLACES = {"warning": 10, "error": 100}
 
 
-def check(paths: Sequence[Path], *, strict: bool, run: SelfTestOptions | None = None) -> int:
+def check(paths: Sequence[Path], *, strict: bool, run: SelfTestOptions | None = None, as_json: bool = False) -> int:
     """Report every problem of the tasks below these paths, and run them; 1 if any is broken, 2 if a path holds none."""
     from pytest_benchflow.configfile import TaskError
     from pytest_benchflow.tasks import environment_problem, find_tasks, load_task
@@ -44,11 +45,14 @@ def check(paths: Sequence[Path], *, strict: bool, run: SelfTestOptions | None = 
         for problem in problems:
             part = "" if problem.line else os.path.relpath(problem.file, directory)
             equal.setdefault((part, re.sub('".*?"', "", _line(problem))), []).append(problem)
-    for problems in equal.values():
+    for problems in () if as_json else equal.values():
         print(f"{problems[0].place}: {_line(problems[0])}", *_others(problems), sep="\n", file=sys.stderr)
     if empty := [str(path) for path, tasks in tasks_by_path.items() if not tasks]:
         print(f"no task in {', '.join(empty)}; a task has a task.toml or a task.md", file=sys.stderr)
-    if good or broken:
+    if as_json:
+        listed = [_plain(problem) for problems in equal.values() for problem in problems]
+        print(json.dumps({"tasks": len(good) + broken, "broken": broken, "problems": listed}, indent=2))
+    elif good or broken:
         print(f"{len(good) + broken} tasks, {broken} broken")
     status = 2 if empty else 1 if broken else 0
     if run is None or not good:
@@ -66,6 +70,11 @@ def _read_rubrics(task: Task) -> None:
 
         for rubric in dict.fromkeys(rubrics):
             load_rubric(rubric)
+
+
+def _plain(problem: Problem) -> dict[str, object]:
+    keys = ("file", "line", "key", "severity")
+    return {**{key: getattr(problem, key) for key in keys}, "message": problem.text}
 
 
 def _line(problem: Problem) -> str:

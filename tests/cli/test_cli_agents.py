@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 from pytest_benchflow.agents import AcpAgent, AgentRegistry
 from pytest_benchflow.agents.bundles.bundle import FACTS, Bundle
 from pytest_benchflow.agents.registry import BUILT_IN
+from pytest_benchflow.cli.main import main
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 SECRET = "sk-very-secret-0123"
@@ -123,3 +125,10 @@ def test_an_agent_of_ones_own_is_shown_by_path_and_listed_from_a_directory(run: 
 def test_what_is_wrong_is_one_line(run: Run, args: list[str], env: dict[str, str], message: str) -> None:
     done = run("agents", *args, **env)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", message)
+
+
+def test_agents_are_listed_for_machines(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["agents", "--json"]) == 0
+    agents = {each["name"]: each for each in json.loads(capsys.readouterr().out)}
+    assert agents["oracle"]["here"] == "ready"
+    assert "claude" in agents["claude-agent-acp"]["aliases"]

@@ -239,3 +239,15 @@ def test_tasks_are_brought_from_one_layout_into_the_other(tmp_path: Path, capsys
     assert len(digest) == 64
     assert main(["tasks", "digest", str(tmp_path / "nothing")]) == 2
     assert capsys.readouterr().err == f"bf: no task in {tmp_path}/nothing; a task has a task.toml or a task.md\n"
+
+
+def test_problems_are_listed_for_machines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_task(tmp_path / "one", toml="[agent]\ntimeout_sec = 'soon'\n")
+    write_task(tmp_path / "two")
+    assert main(["tasks", "check", str(tmp_path), "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert (told["tasks"], told["broken"]) == (2, 1)
+    (problem,) = told["problems"]
+    assert (problem["line"], problem["severity"]) == (3, "error")
+    assert problem["file"] == str(tmp_path / "one/task.toml")
+    assert "timeout_sec" in problem["key"]
