@@ -10,6 +10,7 @@ import pytest
 from needs import lacks_browser
 from page_job import write_job
 
+from pytest_benchflow.jobs import GateVerdict, compare
 from pytest_benchflow.reporting import read_report, write_html
 
 if TYPE_CHECKING:
@@ -53,5 +54,8 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def page(job: Path) -> str:
     """The address of its page, on disk."""
     file = job.with_suffix(".html")
-    write_html(read_report(job), file)
+    report = read_report(job)
+    gate = GateVerdict(gate="pass_rate >= 0.9", outcome="failed", value=0.56, message="0.56 (5 of 9)")
+    baseline = compare(report.rollouts, report.rollouts)
+    write_html(report.model_copy(update={"gates": [gate], "baseline": baseline}), file)
     return file.as_uri()

@@ -49,6 +49,8 @@ def test_the_overview_says_what_came_out(browser: Browser, page: str) -> None:
     assert browser.texts(".outcomes .legend a") == ["5 passed", "4 failed", "1 error"]
     assert [text.startswith("gemini / flash") for text in browser.texts("table.groups td.name")].count(True) == 1
     assert "1 rollout tripped a defence: cheater" in browser.texts(".alert")[0]
+    assert browser.texts("[aria-labelledby=gates] td") == ["fails", "pass_rate >= 0.9", "0.56 (5 of 9)"]
+    assert "no evidence" in browser.texts("[aria-labelledby=verdicts] .chip")
     assert len(rows(browser)) == 10
     assert browser.run("return document.title") == "nightly"
 
