@@ -1,5 +1,8 @@
 from .breaker import DEFAULT_BREAKER as DEFAULT_BREAKER
 from .breaker import CircuitBreaker as CircuitBreaker
+from .budget import Budget as Budget
+from .budget import guess_by as guess_by
+from .budget import require_prices as require_prices
 from .comparison import Comparison as Comparison
 from .comparison import Difference as Difference
 from .comparison import TaskChange as TaskChange

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from itertools import count, takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from pytest_benchflow.agents import FREE_AGENTS
 from pytest_benchflow.core.activity import on_activity
@@ -45,6 +45,7 @@ LOST_WORKERS = ".lost-workers"
 SLOTS = ".slots"
 """Is in the directory of a job whose processes share what its models may do at once."""
 DEFAULT_RETRIES = 1
+_LOOK_SEC = 0.2
 _ADVICE = "choose another job name, or keep its scores all the same with --bf-resume-anyway"
 _SHOWN_VALUE = 60
 _ASK_AGAIN_SEC = 0.25
@@ -68,6 +69,14 @@ class StartRule(Protocol):
 
     def refusal(self, config: RolloutConfig) -> BenchflowError | CannotRunHere | None:
         """Return why a rollout is not to start: an error of it, or a reason to skip it; None if it may."""
+
+
+@runtime_checkable
+class WaitingRule(Protocol):
+    """A `StartRule` that may want to see first what becomes of the rollouts under way."""
+
+    def must_wait(self, config: RolloutConfig) -> bool:
+        """Return whether a rollout is to wait, and to ask again."""
 
 
 class Job:
@@ -136,7 +145,7 @@ class Job:
 
         One that a rule refuses does not start: its result says why.
         """
-        if (reason := self._refusal(config)) is not None:
+        if (reason := await self._refusal_in_time(config)) is not None:
             refused = _unstarted(config, task, reason)
             self.ledger.append(JobEvent.of_result("end", refused, refused=True))
             return refused
@@ -193,6 +202,17 @@ class Job:
 
     def _may_retry(self, result: RolloutResult, config: RolloutConfig, attempt: int) -> bool:
         return self.retry.should_retry(result, attempt) and self._refusal(config) is None
+
+    async def _refusal_in_time(self, config: RolloutConfig) -> BenchflowError | CannotRunHere | None:
+        """Return why a rollout is not to start; wait as long as what is under way may still decide that.
+
+        Other processes tell only through the ledger, hence the look at it every now and then.
+        """
+        while (reason := self._refusal(config)) is None and any(  # noqa: ASYNC110
+            rule.must_wait(config) for rule in self.rules if isinstance(rule, WaitingRule)
+        ):
+            await asyncio.sleep(_LOOK_SEC)
+        return reason
 
     def _refusal(self, config: RolloutConfig) -> BenchflowError | CannotRunHere | None:
         """Return why no rollout of this kind is to start any more, if a rule says so."""

@@ -13,7 +13,7 @@ from pytest_benchflow.plugin.stash import attribute_errors_to
 if TYPE_CHECKING:
     import pytest
 
-    from pytest_benchflow.jobs import Gate, GateVerdict, StopWhenDecided
+    from pytest_benchflow.jobs import Budget, Gate, GateVerdict, StopWhenDecided
     from pytest_benchflow.plugin.items import RolloutItem
     from pytest_benchflow.plugin.session import BenchSession
     from pytest_benchflow.reporting import Entry, Judgement, Report
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 def read_run_gates(run: BenchSession) -> list[Gate]:
     """Return the gates that options and files name; what is wrong with them is told before anything starts."""
     settings = run.settings
+    if run.defaults.price:
+        from pytest_benchflow.providers import Prices
+
+        Prices.read(run.defaults.price)  # one that is not a price is told at once
     if settings.max_regression is not None and settings.baseline is None:
         raise UsageError("--bf-max-regression has nothing to compare with", advice="give --bf-baseline FILE")
     if settings.update_baseline and settings.baseline is None:
@@ -95,6 +99,27 @@ def shuffle_rollouts(run: BenchSession, items: list[pytest.Item]) -> None:
     random.Random(run.run_id).shuffle(shuffled)  # noqa: S311
     for place, item in zip(places, shuffled, strict=True):
         items[place] = item
+
+
+def needs_costs(run: BenchSession) -> bool:
+    """Return whether anything in the run asks what it costs."""
+    return run.settings.max_cost is not None or any(gate.metric == "cost_usd" for gate in run.gates)
+
+
+def budget_rule(run: BenchSession) -> Budget | None:
+    """Return the rule that keeps the run to its budget, if it has one; prices have to be known for that."""
+    limit = run.settings.max_cost
+    if limit is None:
+        return None
+    from pytest_benchflow.jobs import Budget, guess_by, require_prices
+    from pytest_benchflow.providers import Prices
+
+    prices = Prices.read((*run.defaults.price, "auto"))
+    files = [file.scenes_for(cell.agent, cell.model) for cell in run.cells() if cell.scene in run.scenes
+             for file in [run.scenes[cell.scene]]]  # fmt: skip
+    roles = {(role.agent, role.model) for scenes in files for scene in scenes for role in scene.roles}
+    require_prices(prices, roles | {(cell.agent, cell.model) for cell in run.cells()})
+    return Budget(limit, guess_by(prices))
 
 
 def read_baseline(run: BenchSession) -> Sequence[Entry] | None:

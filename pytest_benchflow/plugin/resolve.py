@@ -17,6 +17,7 @@ from pytest_benchflow.core.errors import UsageError
 from pytest_benchflow.core.settings import Layer, Source, merge, settings_of
 from pytest_benchflow.core.text import did_you_mean
 from pytest_benchflow.jobs import AgentChoice
+from pytest_benchflow.plugin.gating import needs_costs
 from pytest_benchflow.plugin.settings import Settings, require_writable
 from pytest_benchflow.plugin.stash import expect_type
 from pytest_benchflow.rollout import RolloutConfig
@@ -144,6 +145,8 @@ def rollout_config(session: BenchSession, node: pytest.Item, task: Task) -> Roll
     values = merge(_ROLLOUT.values(), *layers)
     if values.get("sandbox", "auto") == session.defaults.sandbox:
         values["sandbox"] = session.sandbox_name
+    if needs_costs(session) and "auto" not in values.get("price", ()):
+        values["price"] = (*values.get("price", ()), "auto")
     first = session.agent_choices[0]
     agent, model = (cell.agent, cell.model) if cell else (first.name, first.models[0])
     for file in (session.job_file, scene):

@@ -22,7 +22,7 @@ import pytest
 
 from pytest_benchflow.core.settings import merge, settings_of
 from pytest_benchflow.plugin.controller import is_of_task_file
-from pytest_benchflow.plugin.gating import read_baseline, read_run_gates, stop_rule
+from pytest_benchflow.plugin.gating import budget_rule, read_baseline, read_run_gates, stop_rule
 from pytest_benchflow.plugin.resolve import (
     choose_agents,
     longer_named,
@@ -129,6 +129,7 @@ class BenchSession:
         self.sandbox_name, self.sandbox_reason = self.sandboxes.resolve(self.defaults.sandbox)
         self.gates: Sequence[Gate] = read_run_gates(self)
         self.stop_rule = stop_rule(self)
+        self.budget = budget_rule(self)
         self.baseline: Sequence[Entry] | None = None if self.is_worker else read_baseline(self)
 
     @cached_property
@@ -329,8 +330,7 @@ class BenchSession:
         job.limit_models(self.settings.max_per_model, is_shared=self.is_worker)
         if self.settings.breaker is not None:
             job.rules.append(CircuitBreaker(self.settings.breaker))
-        if self.stop_rule is not None:
-            job.rules.append(self.stop_rule)
+        job.rules += [rule for rule in (self.stop_rule, self.budget) if rule is not None]
         if not self.is_worker:
             job.hold()
             self.n_scored = job.check_earlier({(cell.agent, cell.model) for cell in self.cells()}, is_of_task_file)

@@ -16,6 +16,9 @@ from .model_client import GenericVariables as GenericVariables
 from .model_client import HomeFile as HomeFile
 from .model_client import Login as Login
 from .model_client import ModelClient as ModelClient
+from .prices import Price as Price
+from .prices import Prices as Prices
+from .prices import has_list as has_list
 from .providers import PROVIDERS as PROVIDERS
 from .providers import Provider as Provider
 from .providers import WireProtocol as WireProtocol

@@ -14,12 +14,13 @@ from itertools import count
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple, TypeVar
 
-from pytest_benchflow.agents import AgentOutcome, PromptResult, Session
+from pytest_benchflow.agents import AgentOutcome, PromptResult, Session, Usage
 from pytest_benchflow.core.errors import BenchflowError, CannotRunHere, SandboxError, UsageError
 from pytest_benchflow.core.files import write_atomically
 from pytest_benchflow.core.secrets import Redactor
 from pytest_benchflow.core.text import shortened
 from pytest_benchflow.core.types import Event, Json
+from pytest_benchflow.providers import Prices
 from pytest_benchflow.rollout.result import (
     TRAJECTORY,
     Attempt,
@@ -271,6 +272,7 @@ class Recorder:
         rewards = None if self.error or self.is_cancelled else self._rewards()
         detail = self.agent_fault or (None if last is None else last.detail)
         costs = [usage.cost_usd for usage in usages if usage.cost_usd is not None]
+        priced = None if costs else self._priced(usages)
         return RolloutResult(
             task_name=self.task.name,
             task_path=str(self.task.path),
@@ -304,7 +306,8 @@ class Recorder:
                 output=_total(usage.output for usage in usages),
                 cached=_total(usage.cached for usage in usages),
             ),
-            cost_usd=sum(costs) if costs else None,
+            cost_usd=sum(costs) if costs else priced,
+            cost_is_priced=priced is not None,
             cost_is_partial=0 < len(costs) < len(self.prompts),
             attempts=[*self.attempts],
             checks=self._check_summary(),
@@ -329,6 +332,18 @@ class Recorder:
             started_at=self._started_at,
             finished_at=utc_now(),
             rollout_dir=self.directory,
+        )
+
+    def _priced(self, usages: Sequence[Usage]) -> float | None:
+        """Return what the tokens cost by the prices of the run, None if it has none or not every prompt told them."""
+        if not self.config.price or not usages or any(usage.input is None or usage.output is None for usage in usages):
+            return None
+        return Prices.read(self.config.price).cost(
+            self.agent,
+            self.models or [self.model],
+            input=_total(usage.input for usage in usages),
+            output=_total(usage.output for usage in usages),
+            cached=_total(usage.cached for usage in usages),
         )
 
     def write(self) -> RolloutResult:

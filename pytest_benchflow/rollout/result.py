@@ -129,6 +129,7 @@ class RolloutResult(_Record):
     tokens: Tokens = Tokens()
     cost_usd: float | None = None
     cost_is_partial: bool = Field(default=False, description="whether the cost of some prompts is unknown")
+    cost_is_priced: bool = Field(default=False, description="whether it is tokens times prices, not told by the agent")
     attempts: list[Attempt] = Field(default=[], description="earlier attempts at it, which gave no reward")
     checks: CheckSummary | None = None
     criteria: list[CriterionScore] = Field(

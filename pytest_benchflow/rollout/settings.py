@@ -247,6 +247,15 @@ class RolloutSettings:
     force_build: bool = setting(
         False, Flag(), "build environments anew, past the cache", option="--bf-force-build", decides=False
     )
+    price: Sequence[str] = setting(
+        (),
+        Texts(),
+        "dollars per million tokens of a model or an agent, IN/OUT or IN/OUT/CACHED, or auto for a list of all; gives "
+        "a cost to rollouts whose agent tells only tokens; repeatable",
+        option="--bf-price",
+        metavar="MODEL=IN/OUT|auto",
+        decides=False,
+    )
     base_image_override: str | None = setting(
         None,
         Text(),
@@ -491,6 +500,13 @@ class RunSettings:
         "exit status; repeatable",
         option="--bf-gate",
         metavar="EXPR",
+    )
+    max_cost: float | None = setting(
+        None,
+        Number(),
+        "dollars that the run may spend: no rollout starts that the rest will not pay for",
+        option="--bf-max-cost",
+        metavar="USD",
     )
     stop_when_decided: bool = setting(
         False,

@@ -49,6 +49,7 @@ SAMPLES = {
     "JobName": ("one", "two"),
     "EarlierJob": ("one", "two"),
     "Shard": ("1/2", "2/2"),
+    "price": ("m=1/2", "m=2/3"),
     "missing_credentials": ("skip", "error"),
     "progress": ("lines", "off"),
     "keep_sandbox": ("failed", "always"),
