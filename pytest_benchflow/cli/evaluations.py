@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from pytest_benchflow.jobs import Evaluation, EvaluationConfig, EvaluationResult
     from pytest_benchflow.rollout import RolloutResult
 
-_EXIT = "exit status: 0 all was scored, whatever the rewards; 1 something could not start or broke; 2 wrong usage"
+_EXIT = """exit status: 0 all was scored, whatever the rewards; 1 something could not start or broke; 2 wrong usage;
+with gates, 0 if they pass and 1 if not"""
 _RUN_EXAMPLES = """examples:
   bf run -t tasks/hello-world -a oracle                        the task's own solution
   bf run -t tasks/hello-world -a gemini -m gemini-2.5-pro -e docker
@@ -53,6 +54,11 @@ _OF_FILE = {
     "exclude_tasks": "--exclude",
     "jobs_dir": "--jobs-dir",
     "source_repo": "--source-repo",
+    "gates": "--gate",
+    "max_cost": "--max-cost",
+    "price": "--price",
+    "stop_when_decided": "--stop-when-decided",
+    "confidence": "--confidence",
 }
 
 
@@ -128,12 +134,18 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--resume-anyway", action="store_true", help="also if agents, tasks or settings have changed since"
     )
+    how.add_argument("--gate", dest="gates", action="append", metavar="EXPR", help="as --bf-gate; repeatable")
+    how.add_argument("--max-cost", type=float, metavar="USD", help="as --bf-max-cost")
+    how.add_argument("--price", action="append", metavar="MODEL=IN/OUT", help="as --bf-price; repeatable")
+    how.add_argument("--stop-when-decided", action="store_true", default=None, help="as --bf-stop-when-decided")
+    how.add_argument("--confidence", type=float, metavar="P", help="as --bf-confidence")
     how.add_argument("--json", action="store_true", help="print the numbers as JSON, and progress to stderr")
     parser.set_defaults(action=_run, parser=parser)
 
 
 def _run(options: argparse.Namespace) -> int:
     from pytest_benchflow.jobs import newest_job
+    from pytest_benchflow.reporting import judge
 
     try:
         evaluation = _evaluation(options)
@@ -152,7 +164,15 @@ def _run(options: argparse.Namespace) -> int:
         print(json.dumps({"job_dir": str(result.job_dir), **result.metrics.summary()}, indent=2))
     else:
         print("\n".join(_ending(result)))
-    return 1 if result.errored or result.verifier_errored else 0
+    judgement = judge(
+        result.config.parsed_gates,
+        result.outcomes,
+        status=1 if result.errored or result.verifier_errored else 0,
+        tests=result.early_verdicts,
+    )
+    for line in judgement.lines():
+        print(line, file=sys.stderr if options.json else sys.stdout)
+    return judgement.exit_status
 
 
 def _evaluation(options: argparse.Namespace) -> Evaluation:

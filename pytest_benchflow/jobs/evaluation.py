@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import random
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -19,13 +20,17 @@ from pytest_benchflow.configfile import TaskError
 from pytest_benchflow.core.errors import BadValue, BenchflowError
 from pytest_benchflow.core.files import cache_directory
 from pytest_benchflow.jobs.breaker import DEFAULT_BREAKER, CircuitBreaker
+from pytest_benchflow.jobs.budget import Budget, guess_by, require_prices
 from pytest_benchflow.jobs.engine import Engine
-from pytest_benchflow.jobs.job import Job, open_job, retry_policy
+from pytest_benchflow.jobs.gates import Gate, Labels, read_gates
+from pytest_benchflow.jobs.job import Job, StartRule, open_job, owner_of, retry_policy
 from pytest_benchflow.jobs.ledger import JobEvent
 from pytest_benchflow.jobs.metrics import BenchmarkMetrics, Tally
 from pytest_benchflow.jobs.results import not_started, outcome_class
 from pytest_benchflow.jobs.retry import RetryConfig
 from pytest_benchflow.jobs.schedule import Durations, Expected, start_order
+from pytest_benchflow.jobs.stopping import EarlyVerdict, Planned, StopWhenDecided, early_verdicts
+from pytest_benchflow.providers import AUTO, Prices
 from pytest_benchflow.rollout import (
     ErrorInfo,
     Resources,
@@ -75,6 +80,16 @@ class EvaluationConfig:
     exclude_tasks: Collection[str] = ()
     breaker: int | None = DEFAULT_BREAKER
     """After how many tasks on which nothing but the same failure came of the agent or sandbox no more start."""
+    gates: Sequence[str] = ()
+    """What all results together have to reach, as `--bf-gate`; `EvaluationResult.verdicts` tells."""
+    max_cost: float | None = None
+    """Dollars that may be spent."""
+    price: Sequence[str] | None = None
+    """Prices of models, as `--bf-price`."""
+    stop_when_decided: bool = False
+    """Whether nothing more starts once the gates are decided."""
+    confidence: float | None = None
+    """To which level that has to be certain; None for wholly."""
     file: RolloutFile | None = None
     """The job file that says everything about the rollouts, instead of the settings above."""
     environment: InitVar[str | None] = None
@@ -85,6 +100,13 @@ class EvaluationConfig:
             object.__setattr__(self, "sandbox", environment)
         if self.trials < 1:
             raise BadValue(f"trials is {self.trials}", advice="give a number from 1 up")
+        if self.confidence is not None and not 0 < self.confidence < 1:
+            raise BadValue(f"confidence is {self.confidence}", advice="give a number above 0 and below 1")
+        if (self.stop_when_decided or self.confidence is not None) and not self.gates:
+            raise BadValue("there is no gate to decide", advice="add gates")
+        for gate in self.parsed_gates:
+            if gate.needs_baseline:
+                raise BadValue(f"{gate} needs a baseline", advice="use pytest --bf-baseline, or bf merge --baseline")
 
     @classmethod
     def of_file(cls, file: RolloutFile, *, retries: int | None = None) -> EvaluationConfig:
@@ -102,6 +124,10 @@ class EvaluationConfig:
             trials=file.trials or 1,
             include_tasks=file.include,
             exclude_tasks=file.exclude,
+            gates=file.gate or (),
+            max_cost=file.max_cost,
+            stop_when_decided=bool(file.stop_when_decided),
+            confidence=file.confidence,
             file=file,
         )
 
@@ -119,7 +145,18 @@ class EvaluationConfig:
             config = self.file.config(task)
         else:
             config = make_config({**shared_settings(self), "task_path": task})
+        if self._needs_costs and AUTO not in config.price:
+            config = replace(config, price=(*config.price, AUTO))
         return replace(config, trial=trial, jobs_dir=job.parent, job_name=job.name, key=key)
+
+    @property
+    def parsed_gates(self) -> list[Gate]:
+        """The gates."""
+        return read_gates(self.gates, source="gate")
+
+    @property
+    def _needs_costs(self) -> bool:
+        return self.max_cost is not None or any(gate.metric == "cost_usd" for gate in self.parsed_gates)
 
 
 SUMMARY = "summary.json"
@@ -136,6 +173,19 @@ class TaskFailure:
     rollout_name: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class NamedResult:
+    """A result under its name in the evaluation."""
+
+    id: str
+    result: RolloutResult
+
+    @property
+    def status(self) -> str:
+        """What it counts as."""
+        return self.result.status
+
+
 @dataclass(frozen=True)
 class EvaluationResult:
     """The results by task name, and what they add up to."""
@@ -145,6 +195,17 @@ class EvaluationResult:
     results: Mapping[str, RolloutResult]
     elapsed_sec: float
     job_dir: Path
+
+    @property
+    def outcomes(self) -> list[NamedResult]:
+        """The results with their names, in the order in which they were to start."""
+        return [NamedResult(name, result) for name, result in self.results.items()]
+
+    @property
+    def early_verdicts(self) -> Mapping[Gate, EarlyVerdict]:
+        """What sequential tests have decided."""
+        level = self.config.confidence
+        return {} if level is None else early_verdicts(self.config.parsed_gates, self.outcomes, level)
 
     @property
     def total(self) -> int:
@@ -306,6 +367,9 @@ class Evaluation:
         job.hold()
         try:
             cells = [*self._cells(tasks, job.directory)]
+            if self.config.confidence is not None:  # an order that has nothing to do with outcomes
+                random.Random(owner_of(job.directory)).shuffle(cells)  # noqa: S311
+            job.rules += self._rules(cells)
             job.ledger.begin(len(cells))
             results = await self._run_all(job, cells, Resources(registry, sandboxes))
             in_order = {cell.name: results[cell.name] for cell in cells}
@@ -315,6 +379,19 @@ class Evaluation:
         finally:
             job.close()
         return result
+
+    def _rules(self, cells: Sequence[_Cell]) -> Iterator[StartRule]:
+        config = self.config
+        if config.stop_when_decided or config.confidence is not None:
+            rule = StopWhenDecided(config.parsed_gates, confidence=config.confidence)
+            rule.begin([Planned(cell.config.key, _labels(cell.config)) for cell in cells])
+            yield rule
+        if config.max_cost is not None:
+            some = self._some_config()
+            prices = Prices.read(some.price)
+            players = {(role.agent, role.model) for scene in some.effective_scenes for role in scene.roles}
+            require_prices(prices, players, "max_cost")
+            yield Budget(config.max_cost, guess_by(prices))
 
     def _open_job(self) -> Job:
         name = self.job_name or self.suggested_name
@@ -399,6 +476,17 @@ def _in_start_order(cells: Sequence[_Cell], durations: Durations, width: int) ->
         for each in configs
     ]
     return [cells[number] for number in start_order(planned, width)]
+
+
+def _labels(config: RolloutConfig) -> Labels:
+    """Return what filters can ask of a rollout that has not run."""
+    player = config.agent, config.model, config.scene
+    name, labels = config.task_path.name, Labels("", *player, config.sandbox, None, None, (), ("", *player))
+    with suppress(BenchflowError):  # a broken task is told when its turn comes
+        task = load_task(config.task_path)
+        name = task.name
+        labels = labels._replace(difficulty=task.difficulty, category=task.category, tags=task.tags)
+    return labels._replace(task=name, trial_of=(str(config.task_path), *player))
 
 
 def _finished(job: Job, cells: Iterable[_Cell]) -> dict[str, RolloutResult]:

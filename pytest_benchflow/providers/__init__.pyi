@@ -16,6 +16,7 @@ from .model_client import GenericVariables as GenericVariables
 from .model_client import HomeFile as HomeFile
 from .model_client import Login as Login
 from .model_client import ModelClient as ModelClient
+from .prices import AUTO as AUTO
 from .prices import Price as Price
 from .prices import Prices as Prices
 from .prices import has_list as has_list

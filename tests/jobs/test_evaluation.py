@@ -253,3 +253,46 @@ async def test_agents_of_the_callers_own_are_used(tasks: Path) -> None:
     registry = AgentRegistry()
     result = await evaluation(tasks / "good", replace(CONFIG, agent="nop"), agents=registry).run()
     assert result.results["good"].reward == 0.0
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> Path:
+    """Six tasks, of which four pass."""
+    for number in range(6):
+        write_task(tmp_path / f"tasks/t{number}", solve="true" if number > 3 else "echo done > done.txt")
+    return tmp_path / "tasks"
+
+
+async def test_gates_stop_an_evaluation_that_is_decided(many: Path) -> None:
+    config = replace(CONFIG, concurrency=1, gates=["pass_rate >= 0.3"], stop_when_decided=True)
+    result = await evaluation(many, config).run()
+    assert [outcome.status for outcome in result.outcomes] == ["passed", "passed", *["skipped"] * 4]
+    assert {found.held_back for found in result.results.values()} == {None, "decided"}
+
+
+async def test_a_confidence_shuffles_an_evaluation(many: Path) -> None:
+    config = replace(CONFIG, trials=5, gates=["pass_rate >= 0.2"], confidence=0.9)
+    result = await evaluation(many, config).run()
+    (verdict,) = result.early_verdicts.values()
+    assert verdict.holds
+    assert [*result.results] != sorted(result.results)
+    assert any(found.held_back == "decided" for found in result.results.values())
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"gates": ["pas_rate > 0"]}, "did you mean pass_rate?"),
+        ({"stop_when_decided": True}, "there is no gate to decide"),
+        ({"confidence": 95, "gates": ["pass_rate > 0"]}, "confidence is 95"),
+        ({"gates": ["regression <= 0"]}, "needs a baseline"),
+    ],
+)
+def test_gates_that_cannot_be_are_refused(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message.replace("?", "[?]")):
+        EvaluationConfig(**settings)  # type: ignore[arg-type]
+
+
+async def test_a_budget_of_an_evaluation_needs_prices(many: Path) -> None:
+    with pytest.raises(UsageError, match="max_cost: the price of gemini with no-such-model is not known"):
+        await evaluation(many, replace(CONFIG, agent="gemini", model="no-such-model", max_cost=1.0)).run()
