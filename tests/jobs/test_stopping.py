@@ -162,6 +162,7 @@ def test_a_wrong_verdict_is_as_rare_as_promised_wherever_the_truth_lies(
         for value in values:
             test.add(value)
         wrong += test.verdict not in (None, truth)
+        assert test.verdict is not None or passing >= limit * population - 1e-9  # the last one leaves no doubt
     assert wrong / runs <= 0.05
 
 
