@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_benchflow.plugin.equal_errors import EqualErrors
-from pytest_benchflow.plugin.gating import judge_run, update_baseline
 from pytest_benchflow.plugin.options import is_asked_for
 from pytest_benchflow.plugin.stash import attribute_errors_to, existing_run, get_session
 
@@ -262,12 +261,16 @@ class Controller:
         run.durations.save()
         self._write_files(run, report)
         if run.settings.update_baseline and run.settings.baseline is not None:
+            from pytest_benchflow.plugin.gating import update_baseline
+
             self._notes.append(update_baseline(run, judgement, report, run.settings.baseline))
         self._notes += judgement.lines()
         self._tell_github(report, advisory=run.settings.report_only)
         self._publish(report)
 
     def _judge(self, session: pytest.Session, run: BenchSession, results: Results) -> Judgement:
+        from pytest_benchflow.plugin.gating import judge_run
+
         selected = self._expected or [item.nodeid for item in session.items if is_of_task_file(item.nodeid)]
         return judge_run(
             run,
