@@ -453,9 +453,10 @@ class Evaluation:
 
         try:
             async with asyncio.TaskGroup() as group:
-                for cell in _in_start_order(
-                    [cell for cell in cells if cell.name not in results], durations, engine.width
-                ):
+                left = [cell for cell in cells if cell.name not in results]
+                if self.config.confidence is None:  # else they are shuffled, and times must not matter
+                    left = _in_start_order(left, durations, engine.width)
+                for cell in left:
                     group.create_task(run(cell))
         except BaseExceptionGroup as raised:
             raise raised.exceptions[0] from None  # the callback's own error, as it was raised

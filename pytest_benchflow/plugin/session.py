@@ -261,11 +261,13 @@ class BenchSession:
     def in_start_order(self, items: Sequence[RolloutItem]) -> Sequence[RolloutItem]:
         """Return items in the order in which their rollouts are to start; the same sequence if that is the given one.
 
-        A run that stops at a failure keeps to pytest's order: what fails late would have let too much start.
+        A run that stops at a failure keeps to pytest's order: what fails late would have let too much start. So does
+        one with a sequential test, which counts outcomes in the shuffled order: how long they take must not matter.
         """
         from pytest_benchflow.jobs import Expected, start_order
 
-        if self.settings.order == "given" or self.config.getoption("maxfail"):
+        is_tested = self.settings.confidence is not None
+        if self.settings.order == "given" or self.config.getoption("maxfail") or is_tested:
             return items
         cells = [(item.cell, item.path.parent) for item in items]
         expect = self.durations.expect
