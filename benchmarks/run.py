@@ -10,15 +10,22 @@ import acp_session
 import agent_start
 import collection
 import docker_rollouts
+import engine
 import hardening
 import html_report
 import local_sandboxes
 import rollouts
+import workers
 
 BENCHMARKS = {
     "collection.collecting": collection.collecting,
     "collection.overhead": collection.overhead,
     "rollouts.local": rollouts.local,
+    "engine.in_flight": engine.in_flight,
+    "engine.overhead": engine.overhead,
+    "engine.many": engine.many,
+    "engine.longest_first": engine.longest_first,
+    "workers.thin": workers.thin,
     "local.sandboxes": local_sandboxes.sandboxes,
     "acp.session": acp_session.session,
     "docker.rollouts": docker_rollouts.rollouts,
