@@ -1,0 +1,65 @@
+"""Signals end a run in time, once gently and twice at once, whatever its rollouts do meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+from bots import BOTS
+from project import Project, wait_for
+
+#: A sandbox that takes long to stop: as one elsewhere may.
+SLOW = """
+
+import asyncio
+from pytest_benchflow.sandboxes.local.sandbox import LocalSandbox
+
+stop = LocalSandbox.stop
+
+
+async def slow_stop(self, **words):
+    await stop(self, **words)
+    open("stopping", "w").close()
+    await asyncio.sleep(15)
+
+
+LocalSandbox.stop = slow_stop
+"""
+
+
+def test_sigterm_ends_workers_and_their_rollouts_within_seconds(project: Project) -> None:
+    for number in range(4):
+        project.task(f"tasks/t{number}", instruction="COST: 0.5\nRUN: sleep 1000")
+    project.write({"conftest.py": BOTS})
+    words = ["--bf-agent=bot", "-n", "2", "--bf-concurrency=2", "--bf-json=r.json"]
+    runner = project.start("tasks", *words)
+    wait_for(lambda: len([*project.root.glob("jobs/*/*/prompts.json")]) == 4 or runner.poll() is not None, "the start")
+    os.kill(runner.pid, signal.SIGTERM)
+    began = time.monotonic()
+    assert runner.wait(60) == pytest.ExitCode.INTERRUPTED, (project.root / "pytest.log").read_text()
+    print(f"ended after {time.monotonic() - began:.1f} s")
+    results = project.results().values()
+    assert [result["cancelled"] for result in results] == [True] * 4
+    log = (project.root / "pytest.log").read_text()
+    assert "crashed" not in log
+    assert "cancelled" in log
+
+
+def test_a_second_interrupt_waits_for_nothing(project: Project) -> None:
+    project.task("tasks/a", instruction="RUN: sleep 1000")
+    project.write({"conftest.py": BOTS + SLOW})
+    runner = project.start("tasks", "--bf-agent=bot")
+    try:
+        wait_for(lambda: [*project.root.glob("jobs/*/*/prompts.json")] or runner.poll() is not None, "the start")
+        os.kill(runner.pid, signal.SIGINT)
+        wait_for(lambda: (project.root / "stopping").exists() or runner.poll() is not None, "the clean-up")
+        assert runner.poll() is None, "it did not wait for its sandbox"
+        began = time.monotonic()
+        os.kill(runner.pid, signal.SIGINT)
+        assert runner.wait(60) == pytest.ExitCode.INTERRUPTED, (project.root / "pytest.log").read_text()
+        print(f"ended after {time.monotonic() - began:.1f} s")
+    finally:
+        runner.kill()
+        runner.wait()
