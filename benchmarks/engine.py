@@ -77,7 +77,8 @@ class NoopSandbox:
         pass
 
     async def exec(self, cmd, *, user=None, cwd=None, env=None, timeout_sec=None, stdin=None):
-        return ExecResult(0, "/home/agent\\n" if "useradd" in cmd else "intact\\n" if "echo intact" in cmd else "", "")
+        answers = {"useradd": "/home/agent\\n", "echo intact": "intact\\n"}
+        return ExecResult(0, next((text for word, text in answers.items() if word in cmd), ""), "")
 
     async def open_process(self, argv, *, user=None, cwd=None, env=None):
         raise NotImplementedError
@@ -201,6 +202,8 @@ def _span(job: Path) -> float:
 def _write(project: Path, count: int) -> None:
     write_project(project)
     write_tasks(project / "tasks", count)
+    for file in (project / "tasks").glob("*/task.toml"):  # what defends a verifier has a benchmark of its own
+        file.write_text(file.read_text().replace("[verifier]", "[verifier.hardening]\nenabled = false\n[verifier]"))
     (project / "conftest.py").write_text(CONFTEST)
 
 
