@@ -149,8 +149,6 @@ class Job:
             refused = _unstarted(config, task, reason)
             self.ledger.append(JobEvent.of_result("end", refused, refused=True))
             return refused
-        if self._unlisten is None:
-            self._unlisten = on_activity(self._note_activity)
         attempts = self._earlier_attempts(config, task)
         notes: list[str] = []
         for attempt in count(1):
@@ -238,6 +236,11 @@ class Job:
             return []
         is_free = config.primary_agent in FREE_AGENTS
         return [_attempt_in(directory, is_free=is_free) for directory in self._directories(config, task)]
+
+    def listen(self) -> None:
+        """Note in the ledger what rollouts wait for in this process, until the job is closed."""
+        if self._unlisten is None:
+            self._unlisten = on_activity(self._note_activity)
 
     def _note_activity(self, what: str, begins: bool) -> None:
         phase = "begin" if begins else "end"
@@ -369,8 +372,10 @@ def open_job(
     if resume and owner_of(jobs_dir / name) is not None:
         job = Job(jobs_dir / name, retry, is_resumed=True, takes_others=takes_others)
         job.check_settings(settings or {})
-        return job
-    return Job(claim_job_directory(jobs_dir, name, run_id, exact=exact, settings=settings), retry)
+    else:
+        job = Job(claim_job_directory(jobs_dir, name, run_id, exact=exact, settings=settings), retry)
+    job.listen()
+    return job
 
 
 def job_names(jobs_dir: Path) -> list[str]:
