@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -155,6 +156,15 @@ def test_a_rollout_that_runs_is_shown_with_what_it_has_done_so_far(server: Viewe
     ledger.close()
     overview = data(server, "/job/monday/overview.json")
     assert [row["status"] for row in overview["rollouts"]] == ["passed", "passed"]  # type: ignore[attr-defined]
+
+
+def test_what_a_killed_run_left_does_not_run(server: ViewerServer, jobs: Path) -> None:
+    events: list[dict[str, object]] = [
+        {"kind": "begin", "ts": 1.0, "total": 1, "host": socket.gethostname(), "pid": 2**22 + 1},
+        {"kind": "start", "ts": 1.0, "key": "later", "task": "later"},
+    ]
+    (jobs / "monday/ledger.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in events))
+    assert data(server, "/job/monday/overview.json")["running"] == 0
 
 
 def test_a_change_is_told_to_everybody_who_looks(server: ViewerServer, jobs: Path) -> None:

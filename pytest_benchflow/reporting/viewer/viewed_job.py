@@ -20,6 +20,7 @@ from pytest_benchflow.jobs import (
     MARKER,
     RESULT,
     LedgerReader,
+    Progress,
     Tally,
     latest_attempts,
     results_in,
@@ -46,7 +47,7 @@ class ViewedJob:
         self._lock = threading.Lock()
         self._results: dict[Path, tuple[Signature, RolloutResult | None]] = {}
         self._running: dict[str, JobEvent] = {}
-        self._has_begun = False
+        self._progress = Progress()
         self._reader: LedgerReader | None = None
 
     def state(self) -> str:
@@ -112,6 +113,7 @@ class ViewedJob:
                 return
             self._reader = LedgerReader(self.directory / LEDGER)
         for event in self._reader.news():
+            self._progress.learn([event])
             if event.kind == "begin":
                 self._running.clear()
             elif event.kind == "start":
@@ -120,6 +122,8 @@ class ViewedJob:
                 self._running[event.key] = replace(self._running[event.key], phase=event.phase, rollout=event.rollout)
             elif event.kind == "end":
                 self._running.pop(event.key, None)
+        if self._progress.has_finished or self._progress.is_dead:
+            self._running.clear()
 
     def _partial_json(self, event: JobEvent) -> bytes:
         """Return what there is of a rollout that runs."""
