@@ -286,6 +286,8 @@ def _difference(
         p_value, exact = sign_flips(differences)
         test = "sign-flip test" if exact else "sampled sign-flip test"
         interval = paired_interval(differences, _floors(tasks, is_rate))
+    if is_rate and interval is not None:  # rates cannot differ by more, however little is known
+        interval = max(-1.0, interval[0]), min(1.0, interval[1])
     verdict: Verdict = "no evidence"
     if p_value < SIGNIFICANT:
         verdict = "improved" if after > before else "regressed"

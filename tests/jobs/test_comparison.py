@@ -122,3 +122,10 @@ def test_tasks_of_one_name_are_told_apart_by_their_path() -> None:
 def test_a_comparison_survives_its_file() -> None:
     found = compare(single("11"), single("10"))  # type: ignore[arg-type]
     assert Comparison.model_validate_json(found.model_dump_json()) == found
+
+
+def test_a_rate_cannot_differ_by_more_than_all() -> None:
+    before, after = rows({"a": [1.0, 0.0], "b": [1.0, 1.0]}), rows({"a": [0.0, 0.0], "b": [1.0, 0.0]})
+    found = compare(before, after).pass_rate
+    assert found is not None
+    assert found.interval == (-1.0, pytest.approx(1.0))
