@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from project import Project
+from project import Project, write_task
 
 from pytest_benchflow.agents import Quirks, list_agents, parse_manifest
 from pytest_benchflow.cli.main import make_parser
@@ -23,6 +23,8 @@ from pytest_benchflow.plugin.options import OPTIONS, markdown_table
 from pytest_benchflow.providers.providers import PROVIDERS
 from pytest_benchflow.reporting import Report
 from pytest_benchflow.rollout import load_rollout_file, load_user, rollout_schema
+from pytest_benchflow.tasks import load_task
+from pytest_benchflow.verify import load_rubric
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -244,6 +246,36 @@ def test_the_manifests_of_the_agents_page_are_valid() -> None:
     small, whole = [tomllib.loads(block) for block in re.findall(r"```toml\n(.*?)```", page, re.DOTALL)]
     assert parse_manifest(small, "small").launch == ("my-agent", "--acp")
     assert parse_manifest(whole, "whole").install.npm == ("my-agent@1.4.2",)
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / "docs" / page).read_text(), re.DOTALL)
+
+
+def test_the_rubric_and_the_tables_of_tasks_on_the_pages_are_valid(tmp_path: Path) -> None:
+    verifier, rubric = blocks("rewards.md", "toml")
+    (hardening,) = blocks("security.md", "toml")
+    write_task(tmp_path / "judged", toml=verifier, files={"tests/rubric.toml": rubric, "tests/reference.md": "x\n"})
+    write_task(tmp_path / "hardened", toml=hardening)
+    judged, hardened = load_task(tmp_path / "judged", strict=True), load_task(tmp_path / "hardened", strict=True)
+    assert judged.steps[0].verifier.type == "llm-judge"
+    assert judged.steps[0].verifier.rubric is not None
+    assert [one.name for one in load_rubric(judged.steps[0].verifier.rubric).criteria][:2] == ["numbers", "clarity"]
+    assert hardened.steps[0].verifier.hardening.opt_outs == ["cleanup_conftests"]
+
+
+def test_the_fixture_and_the_table_of_a_project_on_the_pages_work(project: Project) -> None:
+    (fixture,) = blocks("fixtures-and-hooks.md", "python")
+    (table,) = blocks("tasks.md", "toml")
+    (project.root / "pytest.ini").unlink()
+    shutil.copytree(project.root / "tasks/hello-world", project.root / "tasks/slow-one")
+    shutil.copytree(project.root / "tasks/hello-world", project.root / "eased/hello-again")
+    project.write({"pyproject.toml": f"[tool.pytest.ini_options]\n{table}", "eased/conftest.py": fixture})
+    done = project.run("tasks/hello-world", "tasks/slow-one", "eased", "--bf-json=r.json")
+    done.assert_outcomes(passed=5)
+    rollouts = json.loads((project.root / "r.json").read_text())["rollouts"]
+    thresholds = {Path(each["result"]["task_path"]).name: each["result"]["threshold"] for each in rollouts}
+    assert thresholds == {"hello-world": 0.9, "slow-one": 0.9, "hello-again": 0.8}
 
 
 def test_the_agents_page_knows_every_agent_and_provider() -> None:
