@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pytest_benchflow.tasks import Hardening, TaskStep
 
 _TIMEOUT_SEC = 180.0
+_SOLUTION_CHARS = 1 << 20
 _TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108
 #: Programs that start others for whoever asks; what they start would outlive every killing.
 _JOB_SERVICES = frozenset({"cron", "crond", "atd", "anacron", "fcron", "incrond", "systemd", "systemd-user"})
@@ -312,6 +313,7 @@ class Guard:
             workdir=self.sandbox.workdir,
             instruction=step.instruction,
             hardening=self.hardening,
+            solution="" if step.solution_dir is None else _text_of(step.solution_dir),
             tops=tuple(sorted(self._tops(step), key=len, reverse=True)),
             imports=imports,
             own_modules=own,
@@ -325,6 +327,19 @@ def _directories_of(script: Path) -> list[str]:
         return _CHANGES_DIRECTORY.findall(script.read_text("utf-8", errors="replace"))
     except OSError:
         return []
+
+
+def _text_of(solution: Path) -> str:
+    """Return the names and the texts of a solution's files, up to a limit."""
+    texts: list[str] = []
+    left = _SOLUTION_CHARS
+    for path in sorted(solution.rglob("*")):
+        if left <= 0:
+            break
+        if path.is_file() and path.stat().st_size <= _SOLUTION_CHARS:
+            texts += [path.name, path.read_text("utf-8", errors="replace")[:left]]
+            left -= len(texts[-1])
+    return "\n".join(texts)
 
 
 def _bytes(path: str) -> bytes:

@@ -66,6 +66,8 @@ class Context:
     workdir: str
     instruction: str
     hardening: Hardening
+    solution: str = ""
+    """The task's own solution, as far as it is text: what it changes, agents are asked to change."""
     tops: tuple[str, ...] = ()
     """Directories in which Python may look for modules first."""
     imports: frozenset[str] = frozenset()
@@ -84,9 +86,9 @@ class Context:
         return "\n".join(line for line in lines if not _COMMAND.search(line) and len(_PROSE.findall(line)) > 1)
 
     def names(self, path: str) -> bool:
-        """Return whether the task's own text speaks of a file of this name, so that it is asked for."""
-        name = re.escape(posixpath.basename(path))
-        return re.search(rf"(?<![\w.-]){name}(?![\w-])", self.prose) is not None
+        """Return whether the instruction or the solution speaks of a file of this name, so that it is asked for."""
+        name = re.compile(rf"(?<![\w.-]){re.escape(posixpath.basename(path))}(?![\w-])")
+        return name.search(self.prose) is not None or name.search(self.solution) is not None
 
 
 @dataclass(slots=True)

@@ -349,3 +349,14 @@ def test_a_failing_setup_command_is_an_error(ran: Project) -> None:
 def test_a_single_step_counts_like_a_task(ran: Project) -> None:
     assert results(ran)["single"]["reward"] == 0.5
     assert (directory_of(ran, "single") / "steps/one/verifier/reward.txt").exists()
+
+
+def test_a_build_file_that_the_solution_changes_stays_changed(project: Project) -> None:
+    makefile = "check:\n\tfalse\n"
+    dockerfile = "FROM debian:bookworm-slim\nWORKDIR /app\nCOPY Makefile .\n"
+    test = reward_when("grep -q true /app/Makefile")
+    parts = {"dockerfile": dockerfile, "test": test, "files": {"environment/Makefile": makefile}}
+    project.task("tasks/asked", solve="sed -i s/false/true/ /app/Makefile", **parts)
+    project.task("tasks/unasked", solve="cd /app; for f in M*; do sed -i s/false/true/ $f; done", **parts)
+    project.run("tasks", "--bf-json=r.json").assert_outcomes(passed=1, failed=1)
+    assert {name: result["reward"] for name, result in results(project).items()} == {"asked": 1.0, "unasked": 0.0}

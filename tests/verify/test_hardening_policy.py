@@ -23,10 +23,11 @@ def scan_of(files: Mapping[str, str] | None = None, **more: object) -> Scan:
     return Scan(files=scanned, **more)  # type: ignore[arg-type]
 
 
-def plan_for(before: Scan, after: Scan, instruction: str = "Do it.", **hardening: bool) -> Plan:
+def plan_for(before: Scan, after: Scan, instruction: str = "Do it.", solution: str = "", **hardening: bool) -> Plan:
     context = Context(
         workdir="/app",
         instruction=instruction,
+        solution=solution,
         hardening=Hardening(**hardening),
         tops=("/app", "/tmp"),
         imports=frozenset({"yaml", "solution"}),
@@ -83,6 +84,13 @@ def test_new_files(path: str, text: str, is_removed: bool, is_reported: bool) ->
 def test_changed_files(path: str, old: str, new: str, instruction: str, result: str | None) -> None:
     plan = plan_for(scan_of({path: old}), scan_of({path: new}), instruction)
     assert (plan.write[path].text if path in plan.write else None) == result
+
+
+def test_what_the_solution_changes_is_the_agents_to_change() -> None:
+    before, after = scan_of({"/app/setup.py": "setup()\n"}), scan_of({"/app/setup.py": "setup(packages=['a'])\n"})
+    assert "/app/setup.py" in plan_for(before, after).write
+    assert plan_for(before, after, solution="sed -i 's/x/y/' /app/setup.py\n").is_empty
+    assert "/app/setup.py" in plan_for(before, after, solution="python my_setup.py\n").write
 
 
 def test_scripts_of_a_package_file_come_back_and_dependencies_stay() -> None:
