@@ -103,10 +103,9 @@ class Ahead:
             self._coming.discard(item.nodeid)
             if not can_start_early(item):
                 continue
-            future = self._submit(item)
+            self._futures[item.nodeid] = future = self._submit(item)
             if future.done() and not self._is_in_order:
-                continue  # pytest may reach it last of all: what is there already is read again then
-            self._futures[item.nodeid] = future
+                continue  # pytest may reach it last of all, so nothing is to wait for it
             self._n_unfinished += 1
             if future.done():
                 self._finished_at_once.append(item.nodeid)

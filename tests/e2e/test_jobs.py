@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from project import Project
 
@@ -61,6 +63,8 @@ def test_a_job_is_continued_where_it_has_no_scores(three: Project, workers: tupl
     again.stdout.fnmatch_lines(["note: 2 of 4 scores are of an earlier run of this job", "results: jobs/mine"])
     names = sorted(path.name.partition("__")[0] for path in three.root.glob("jobs/mine/*__*"))
     assert names == ["good", "low", "mute", "mute", "new"]
+    events = map(json.loads, (three.root / "jobs/mine/ledger.jsonl").read_text().splitlines())
+    assert sorted(event["task"] for event in events if event.get("reused")) == ["good", "low"]  # each is read once
 
 
 def test_what_would_blend_two_experiments_is_refused(three: Project) -> None:
