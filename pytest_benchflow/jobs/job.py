@@ -267,17 +267,18 @@ class Job:
             config if config.job_name else replace(config, jobs_dir=self.directory.parent, job_name=self.directory.name)
         )
 
-    def check_earlier(self, played: Collection[tuple[str, str | None]], keys: Callable[[str], bool]) -> int:
-        """Return how many scores the job has; refuse those of agents and models which this run does not have.
+    def check_earlier(self, played: Collection[tuple[str, str | None]], keys: Callable[[str], bool]) -> Collection[str]:
+        """Return under which keys the job has scores; refuse those of agents and models which this run does not have.
 
         Only results under the `keys` that this run would use are looked at.
         """
-        n_scored = 0
+        scored: set[str] = set()
         for stored in stored_facts(self.directory) if self.is_resumed else ():
             if (stored.agent, stored.model) not in played and keys(stored.key) and not self.takes_others:
                 raise ResumeMismatch(f"{self.directory} has results of {_who(stored)}", advice=_ADVICE)
-            n_scored += stored.is_scored
-        return n_scored
+            if stored.is_scored:
+                scored.add(stored.key)
+        return scored
 
     def check_settings(self, settings: Mapping[str, object]) -> None:
         """Refuse to continue a job with other settings than it was begun with, before anything starts."""

@@ -42,7 +42,8 @@ def header(run: BenchSession, n_items: int) -> list[str]:
     )
     notes = [*run.notes, *_timeout_notes(run.config), *_worker_notes(run)]
     if run.has_job and run.job.is_resumed:
-        scores = "1 score" if run.n_scored == 1 else f"{run.n_scored} scores"
+        n_scored = len(run.scored_keys)
+        scores = "1 score" if n_scored == 1 else f"{n_scored} scores"
         notes.insert(0, f"continues {run.job.directory.name}, which has {scores}; they are kept")
     return [line, *(f"note: {note}" for note in notes)]
 
@@ -129,7 +130,11 @@ class Controller:
         ours = [nodeid for nodeid in ids if is_of_task_file(nodeid)]
         if ours and not self._expected:
             self._expected = ours
-            self._check()
+            try:
+                self._check()
+            except pytest.UsageError:
+                self._expected = []  # nothing was to run, so nothing is missing
+                raise
             get_session(self._config).job.ledger.begin(len(ours))
             say_header(get_session(self._config), len(ours))
             from pytest_benchflow.plugin.live import watch_run

@@ -11,7 +11,7 @@ import inspect
 import os
 import time
 import uuid
-from collections.abc import Coroutine, Sequence
+from collections.abc import Collection, Coroutine, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property, partial
@@ -116,8 +116,8 @@ class BenchSession:
         self.ahead: Ahead | None = None
         self.reused: set[str] = set()
         """The keys of rollouts whose score is of an earlier run of the job."""
-        self.n_scored = 0
-        """How many scores the job has from earlier runs."""
+        self.scored_keys: Collection[str] = ()
+        """The rollouts of which the job has a score from an earlier run."""
         self._begun: set[str] = set()
         """The keys of rollouts that this process has begun: who asks for one again wants it to run again."""
         choices = choose_agents(self.given, self.settings, self.job_file)
@@ -335,7 +335,8 @@ class BenchSession:
         job.rules += [rule for rule in (self.stop_rule, self.budget) if rule is not None]
         if not self.is_worker:
             job.hold()
-            self.n_scored = job.check_earlier({(cell.agent, cell.model) for cell in self.cells()}, is_of_task_file)
+            played = {(cell.agent, cell.model) for cell in self.cells()}
+            self.scored_keys = job.check_earlier(played, is_of_task_file)
         return job
 
     @property

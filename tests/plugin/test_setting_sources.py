@@ -54,6 +54,7 @@ SAMPLES = {
     "progress": ("lines", "off"),
     "keep_sandbox": ("failed", "always"),
     "integrity": ("fail", "report"),
+    "order": ("given", "longest"),
     "skill_mode": ("with-skill", "no-skill"),
     "loop_strategy": ("single-shot", "verify-retry:k=2"),
 }
