@@ -127,9 +127,9 @@ async def test_a_terminal_can_be_made(sandbox: Sandbox) -> None:
     assert await output(sandbox, f"python3 -c '{code}'") == "/dev/pts/0\n"
 
 
-async def test_directories_of_a_rollout_are_open_to_every_user(sandbox: Sandbox) -> None:
+async def test_directories_of_a_rollout_are_open_to_every_user_but_for_the_verifiers(sandbox: Sandbox) -> None:
     modes = await output(sandbox, "stat -c %a /logs/agent /logs/verifier /logs/artifacts /tmp /var/tmp /dev/shm /app")
-    assert modes.split() == ["777", "777", "777", "1777", "1777", "1777", "755"]
+    assert modes.split() == ["777", "755", "777", "1777", "1777", "1777", "755"]
 
 
 @needs_users
