@@ -1,4 +1,4 @@
-"""TODO"""
+"""Files of settings: TOML and YAML in, a model or all problems at once out, each with its line."""
 
 from pytest_benchflow.core.lazy import lazy_exports
 
