@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -18,7 +19,6 @@ from pytest_benchflow.jobs.gates import METRICS, REGRESSIONS, parse_gate
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs/ci-gating.md").read_text()
-BF = [sys.executable, "-c", "import sys; from pytest_benchflow.cli.main import main; sys.exit(main())"]
 
 
 @pytest.fixture(scope="module")
@@ -36,10 +36,10 @@ def run(project: Project, command: str) -> int:
         spends = "--bf-agent" in words
         return int(project.run(*words[1:], *(["--bf-dry-run"] if spends else []), env=KEYS).ret)
     done = subprocess.run(
-        f"{shlex.join(BF)} {command.removeprefix('bf ')}",
+        command,
         shell=True,
         cwd=project.root,
-        env=project.environment(),
+        env=project.environment({"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}),
         check=False,
     )
     return done.returncode
@@ -66,6 +66,21 @@ def test_the_workflow_in_slices_works_from_slice_to_verdict(demo: Project) -> No
     assert run(demo, merge.replace("shard-*.json", "shard-[1-4].json")) == 0
     (demo.root / "shard-4.json").unlink()
     assert run(demo, merge) == 3
+
+
+def test_the_gitlab_pipeline_works_from_slice_to_page(demo: Project) -> None:
+    jobs = yaml.safe_load((ROOT / "examples/ci/gitlab.yml").read_text())
+    for shard in demo.root.glob("shard-*.json"):
+        shard.unlink()
+    (slice_,) = jobs["slice"]["script"]
+    for number in ("1", "2"):
+        command = slice_.replace("$CI_NODE_INDEX", number).replace("$CI_NODE_TOTAL", "2")
+        assert run(demo, command) in (0, 5)
+    gate = [*jobs["gate"]["script"], *jobs["gate"]["after_script"]]
+    for line in (*gate, *jobs["baseline"]["script"], *gate):  # the second time there is a baseline to compare with
+        assert run(demo, line) == 0, line
+    for name in ("results.json", "junit.xml", "report.html", "baseline.json"):
+        assert (demo.root / name).stat().st_size > 0
 
 
 def test_the_gated_workflow_would_run(demo: Project) -> None:

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from pytest_benchflow.core.errors import BenchflowError
 from pytest_benchflow.sandboxes import Leftover, Leftovers, SandboxRegistry
 
 
-def clean_up(*, remove: bool, everything: bool, run: str | None, max_age_days: float | None) -> int:
+def clean_up(
+    *, remove: bool, everything: bool, run: str | None, max_age_days: float | None, as_json: bool = False
+) -> int:
     """List or remove what was left, in every backend; one that cannot be reached is reported and passed over."""
     unused_for_sec = max_age_days * 86400 if max_age_days is not None else None
     places = [place for place in _places(unused_for_sec) if run is None or place.has_runs]
     places.sort(key=lambda place: place.is_cache)
-    count = sum(asyncio.run(_treat(place, remove=remove, everything=everything, run=run)) for place in places)
-    if count and not remove:
+    treated = [asyncio.run(_treat(place, remove=remove, everything=everything, run=run)) for place in places]
+    if as_json:
+        print(json.dumps([row for each in treated if each is not None for row in each.rows()], indent=2))
+        return 0
+    for each in treated:
+        if each is not None:
+            each.show()
+    if any(each is not None and each.selection for each in treated) and not remove:
         print("nothing was removed; --yes removes what is listed")
     return 0
 
@@ -31,7 +41,43 @@ def _places(unused_for_sec: float | None) -> Iterator[Leftovers]:
             print(f"{name}: {error}", file=sys.stderr)
 
 
-async def _treat(place: Leftovers, *, remove: bool, everything: bool, run: str | None) -> int:
+@dataclass(frozen=True, slots=True)
+class _Treated:
+    """What was found in one place, and what of it was removed; None if nothing was to be."""
+
+    title: str
+    selection: Sequence[Leftover]
+    removed: Sequence[Leftover] | None
+    n_spared: int
+
+    def show(self) -> None:
+        """Print it."""
+        print(f"{self.title}: {len(self.selection) or 'nothing'}")
+        for item in self.selection:
+            ending = "  removed" if self._is_removed(item) else "  could not be removed, it is in use"
+            print(
+                f"  {item.kind} {item.name}  {item.owner}{_age(item.created)}{'' if self.removed is None else ending}"
+            )
+        if self.n_spared:
+            print(f"  {self.n_spared} kept on purpose or in use; --all includes them")
+
+    def rows(self) -> Iterator[dict[str, object]]:
+        """Yield it as plain data."""
+        for item in self.selection:
+            facts = {
+                "place": self.title,
+                "kind": item.kind,
+                "name": item.name,
+                "run": item.run,
+                "created": item.created,
+            }
+            yield {**facts, "removed": self._is_removed(item)}
+
+    def _is_removed(self, item: Leftover) -> bool:
+        return self.removed is not None and item in self.removed
+
+
+async def _treat(place: Leftovers, *, remove: bool, everything: bool, run: str | None) -> _Treated | None:
     try:
         async with place as opened:
             leftovers = [item for item in await opened.find() if run in (None, item.run)]
@@ -39,18 +85,8 @@ async def _treat(place: Leftovers, *, remove: bool, everything: bool, run: str |
             removed = await opened.remove(selection) if remove else None
     except (BenchflowError, OSError) as error:
         print(f"{place.title}: {error}", file=sys.stderr)
-        return 0
-    _show(place.title, selection, removed)
-    if spared := len(leftovers) - len(selection):
-        print(f"  {spared} kept on purpose or in use; --all includes them")
-    return len(selection)
-
-
-def _show(title: str, leftovers: Sequence[Leftover], removed: Sequence[Leftover] | None) -> None:
-    print(f"{title}: {len(leftovers) or 'nothing'}")
-    for item in leftovers:
-        ending = "" if removed is None else "  removed" if item in removed else "  could not be removed, it is in use"
-        print(f"  {item.kind} {item.name}  {item.owner}{_age(item.created)}{ending}")
+        return None
+    return _Treated(place.title, selection, removed, len(leftovers) - len(selection))
 
 
 def _age(created: float) -> str:

@@ -24,14 +24,6 @@ if TYPE_CHECKING:
 
 _EXIT = """exit status: 0 all was scored, whatever the rewards; 1 something could not start or broke; 2 wrong usage;
 with gates, 0 if they pass and 1 if not"""
-_RUN_EXAMPLES = """examples:
-  bf run -t tasks/hello-world -a oracle                        the task's own solution
-  bf run -t tasks/hello-world -a gemini -m gemini-2.5-pro -e docker
-  bf run job.yaml                                              a job file, which says everything"""
-_JOB_EXAMPLES = """examples:
-  bf {name} -t tasks -a gemini -c 64 --retries 1
-  bf {name} -f job.yaml
-  bf {name} -t tasks -a codex --include 'git-*' --trials 3 --json"""
 #: What a job file says itself; beside a file these options would be ignored.
 _OF_FILE = {
     "agent": "--agent",
@@ -67,27 +59,25 @@ def add_evaluations(commands: _Commands) -> None:
     run = commands.add_parser(
         "run",
         help="run a task, a folder of tasks or a job file without pytest",
-        epilog=f"{_RUN_EXAMPLES}\n{_EXIT}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=_EXIT,
     )
     run.add_argument("path", nargs="?", type=Path, metavar="PATH", help="a job file, a task, or a folder of tasks")
     _add_options(run)
-    _add_job(commands, "job", "job")
+    _add_job(commands, "job")
     verbs = commands.add_parser("eval", help="bf job under its later names").add_subparsers(dest="verb", required=True)
     for verb in ("create", "run"):
-        _add_job(verbs, verb, f"eval {verb}")
+        _add_job(verbs, verb)
     listed = verbs.add_parser("list", help="list jobs and how they went, the newest first")
     listed.add_argument("directory", nargs="?", type=Path, default=Path("jobs"), metavar="DIR", help="(default: jobs)")
     listed.add_argument("--json", action="store_true", help="as JSON")
     listed.set_defaults(action=_list_jobs)
 
 
-def _add_job(commands: _Commands, name: str, shown: str) -> None:
+def _add_job(commands: _Commands, name: str) -> None:
     parser = commands.add_parser(
         name,
         help="run many tasks without pytest",
-        epilog=f"{_JOB_EXAMPLES.format(name=shown)}\n{_EXIT}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=_EXIT,
     )
     parser.add_argument("-f", "--config", dest="path", type=Path, metavar="FILE", help="a job file")
     _add_options(parser)

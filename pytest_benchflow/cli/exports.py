@@ -23,10 +23,6 @@ def add_exports(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="trajectories for other tools: ATIF files, training data, spans",
         description="Write the trajectories of a job: as ATIF, one file each, or as training data in JSON lines,"
         " rollouts.jsonl (all that were scored), sft.jsonl (the good ones as chats) and rl.jsonl (prompts, rewards).",
-        epilog="examples:\n  bf export jobs/nightly --format atif -o atif/\n"
-        "  bf export jobs/ --format training -o data/ --min-reward 0.8 --holdout 0.1\n"
-        "  OTEL_EXPORTER_OTLP_ENDPOINT=http://localhost:4318 bf export jobs/nightly --format otel",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     export.add_argument("source", type=Path, metavar="PATH", help=_SOURCE)
     export.add_argument("--format", choices=("atif", "training", "otel"), required=True, help="what to write")

@@ -14,6 +14,7 @@ from pytest_benchflow.cli.agents import add_bundle_verbs
 from pytest_benchflow.cli.completion import add_completion
 from pytest_benchflow.cli.conversions import add_conversions
 from pytest_benchflow.cli.evaluations import add_evaluations
+from pytest_benchflow.cli.examples import add_examples
 from pytest_benchflow.cli.exports import add_exports
 from pytest_benchflow.cli.judge import add_judge
 from pytest_benchflow.cli.merge import add_merge
@@ -53,7 +54,9 @@ def _run(options: argparse.Namespace, command: Sequence[str]) -> int:
         from pytest_benchflow.cli.cleanup import clean_up
 
         max_age = options.max_age if options.images else None
-        return clean_up(remove=options.yes, everything=options.all, run=options.run, max_age_days=max_age)
+        return clean_up(
+            remove=options.yes, everything=options.all, run=options.run, max_age_days=max_age, as_json=options.json
+        )
     if options.command == "metrics":
         from pytest_benchflow.cli.jobs import show_metrics
 
@@ -125,6 +128,7 @@ def make_parser() -> argparse.ArgumentParser:
     cleanup.add_argument("--yes", action="store_true", help="remove what is listed")
     cleanup.add_argument("--all", action="store_true", help="also what was kept on purpose or is in use by a live run")
     cleanup.add_argument("--run", metavar="ID", help="only what belongs to this run")
+    cleanup.add_argument("--json", action="store_true", help="tell what was found, and removed, as JSON")
     cleanup.add_argument(
         "--images", action="store_true", help="also images and local layers of tasks, and volumes of agents"
     )
@@ -135,6 +139,7 @@ def make_parser() -> argparse.ArgumentParser:
         metavar="DAYS",
         help="with --images, only those older, or longer unused, than this (default: %(default)g)",
     )
+    add_examples(parser)
     return parser
 
 

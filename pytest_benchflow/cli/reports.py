@@ -30,9 +30,6 @@ def add_reports(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="what regressed, what improved, and what there is no evidence for",
         description="Compare jobs task by task with the first of them: a paired test over the tasks that both scored,"
         " what changed in each task, and what was configured differently.",
-        epilog="examples:\n  bf compare jobs/monday jobs/tuesday\n"
-        "  bf compare main.json branch.json --html compare.html",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     compare.add_argument("sources", type=Path, nargs="+", metavar="PATH", help=f"{_SOURCE}; the first is the baseline")
     compare.add_argument("--html", type=Path, metavar="FILE", help="also write a page, with trajectories side by side")
