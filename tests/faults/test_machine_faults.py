@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from project import Project
+from project import OPTIONS, Project
 
 from conftest import LONG, FaultyJob
 
@@ -136,7 +136,7 @@ def test_an_agent_that_floods_fills_neither_memory_nor_disk(project: Project) ->
     )
     megabytes = os.environ.get("BF_FAULT_FLOOD_MB", "150")
     agent = f"cmd: python3 /flood.py {megabytes}"
-    args = ["tasks", "--bf-sandbox=local", f"--bf-agent={agent}", "--bf-json=r.json"]
+    args = [*OPTIONS, "tasks", "--bf-sandbox=local", f"--bf-agent={agent}", "--bf-json=r.json"]
     script = (
         "import resource, subprocess, sys\n"
         "status = subprocess.run([sys.executable, '-m', 'pytest', *sys.argv[1:]]).returncode\n"
