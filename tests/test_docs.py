@@ -34,6 +34,8 @@ COMMANDS = [
     for line in block.splitlines()
     if line.startswith("pytest ")
 ]
+AUTHORS = ("bf tasks ", "bf shell ")
+"""The commands of those who write tasks."""
 QUICK = ["hello-world", "sql-top-customers", "clean-orders-csv", "recover-lost-commits"]
 
 
@@ -226,6 +228,7 @@ def test_the_commands_for_authors_work_in_order(new_project: Callable[..., Proje
             capture_output=True,
             text=True,
             check=False,
+            timeout=120,
         )
         assert done.returncode == 0, done.stderr
         shown[command] = done.stdout
@@ -238,7 +241,7 @@ def test_the_commands_for_authors_work_in_order(new_project: Callable[..., Proje
 
 def author_commands(page: str) -> Iterator[str]:
     for block in re.findall(r"```console\n(.*?)```", page, re.DOTALL):
-        yield from (line.partition("#")[0].strip() for line in block.splitlines() if line.startswith("bf "))
+        yield from (line.partition("#")[0].strip() for line in block.splitlines() if line.startswith(AUTHORS))
 
 
 def test_the_manifests_of_the_agents_page_are_valid() -> None:
