@@ -147,10 +147,15 @@ def in_flight(scratch: Path) -> None:
 
 def overhead(scratch: Path) -> None:
     """Print what a rollout costs if sandbox and agent cost nothing (bar 10 ms of CPU)."""
-    _write(scratch, COUNT)
-    one = _roll_out(HERE, scratch, "tasks/task-00000")
-    many = _roll_out(HERE, scratch, "tasks", f"--bf-concurrency={IN_FLIGHT}")
-    print(f"each                       {(many.cpu - one.cpu) / (COUNT - 1) * 1000:6.1f} ms of CPU (bar 10)")
+    print(f"each                       {engine_cost(scratch, COUNT) * 1000:6.1f} ms of CPU (bar 10)")
+
+
+def engine_cost(project: Path, count: int) -> float:
+    """Return the seconds of CPU time that one more rollout costs if sandbox and agent cost nothing."""
+    _write(project, count)
+    one = _roll_out(HERE, project, "tasks/task-00000")
+    many = _roll_out(HERE, project, "tasks", f"--bf-concurrency={IN_FLIGHT}")
+    return (many.cpu - one.cpu) / (count - 1)
 
 
 def many(scratch: Path) -> None:

@@ -14,6 +14,7 @@ import engine
 import hardening
 import html_report
 import local_sandboxes
+import peers
 import rollouts
 import workers
 
@@ -23,6 +24,7 @@ BENCHMARKS = {
     "rollouts.local": rollouts.local,
     "engine.in_flight": engine.in_flight,
     "engine.overhead": engine.overhead,
+    "engine.peers": peers.overhead,
     "engine.many": engine.many,
     "engine.longest_first": engine.longest_first,
     "workers.thin": workers.thin,

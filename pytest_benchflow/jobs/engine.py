@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from bisect import insort
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
+from operator import attrgetter
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -34,11 +37,8 @@ class _Queued:
     future: Future[Any]
     prepare: Factory[object] | None
     permit: Permit | None
+    number: int = 0
     preparing: asyncio.Task[None] | None = field(default=None)
-
-    @property
-    def is_ready(self) -> bool:
-        return self.prepare is None or (self.preparing is not None and self.preparing.done())
 
 
 class Engine:
@@ -50,7 +50,10 @@ class Engine:
         self.n_held_up = 0
         """How many in the queue others have passed because they were not ready to start."""
         self._preparations = preparations or max(2, len(os.sched_getaffinity(0)))
-        self._queue: list[_Queued] = []
+        self._queue: set[_Queued] = set()
+        self._ready: list[_Queued] = []
+        """Those of the queue that nothing keeps from starting but permits, in the order they came in."""
+        self._numbers = count()
         self._unprepared: deque[_Queued] = deque()
         self._n_preparing = 0
         self._ask_again: asyncio.TimerHandle | None = None
@@ -130,8 +133,7 @@ class Engine:
 
     def _cancel_all(self) -> None:
         self._is_cancelled = True
-        queue, self._queue = self._queue, []
-        for queued in queue:
+        for queued in self._leave_queue():
             if queued.preparing is not None:
                 queued.preparing.cancel()
             queued.future.cancel()
@@ -151,25 +153,34 @@ class Engine:
         if self._closing or self._is_cancelled:
             queued.future.cancel()
             return
-        self._queue.append(queued)
-        self._unprepared.append(queued)
+        queued.number = next(self._numbers)
+        self._queue.add(queued)
+        if queued.prepare is None:
+            self._ready.append(queued)
+        else:
+            self._unprepared.append(queued)
         self._fill()
+
+    def _leave_queue(self) -> set[_Queued]:
+        queue, self._queue, self._ready = self._queue, set(), []
+        self._unprepared.clear()
+        return queue
 
     def _fill(self) -> None:
         """Start what may start, in order, and prepare what comes next; with no free place this costs nothing."""
         if self._closing:
             return
         place = 0
-        while place < len(self._queue) and len(self._running) < self.width:
-            queued = self._queue[place]
+        while place < len(self._ready) and len(self._running) < self.width:
+            queued = self._ready[place]
             if queued.future.cancelled() or self._start(queued):
-                del self._queue[place]
+                del self._ready[place]
+                self._queue.remove(queued)
             else:
                 place += 1
-        self.n_held_up = place if len(self._running) < self.width else 0
+        self.n_held_up = len(self._queue) if len(self._running) < self.width else 0
         self._prepare_next()
-        is_waiting = self.n_held_up and self._ask_again is None
-        if is_waiting and any(each.permit is not None for each in self._queue[: self.n_held_up]):
+        if self.n_held_up and self._ready and self._ask_again is None:
             self._ask_again = self._loop.call_later(_ASK_AGAIN_SEC, self._fill_again)
 
     def _fill_again(self) -> None:
@@ -177,9 +188,7 @@ class Engine:
         self._fill()
 
     def _start(self, queued: _Queued) -> bool:
-        """Start a coroutine, unless it is not ready or not permitted."""
-        if not queued.is_ready:
-            return False
+        """Start a coroutine, unless it is not permitted."""
         release = queued.permit() if queued.permit is not None else None
         if queued.permit is not None and release is None:
             return False
@@ -194,13 +203,18 @@ class Engine:
     def _prepare_next(self) -> None:
         while self._unprepared and self._n_preparing < self._preparations:
             queued = self._unprepared.popleft()
-            if queued.prepare is not None and not queued.future.cancelled():
-                self._n_preparing += 1
-                queued.preparing = self._loop.create_task(_quietly(queued.prepare))
-                queued.preparing.add_done_callback(self._prepared)
+            if queued.future.cancelled():
+                self._queue.remove(queued)
+                continue
+            assert queued.prepare is not None
+            self._n_preparing += 1
+            queued.preparing = self._loop.create_task(_quietly(queued.prepare))
+            queued.preparing.add_done_callback(partial(self._prepared, queued))
 
-    def _prepared(self, task: asyncio.Task[None]) -> None:
+    def _prepared(self, queued: _Queued, task: asyncio.Task[None]) -> None:
         self._n_preparing -= 1
+        if queued in self._queue:
+            insort(self._ready, queued, key=attrgetter("number"))
         self._fill()
 
     def _finished(self, task: asyncio.Task[None]) -> None:
@@ -224,7 +238,7 @@ class Engine:
             self._loop.call_soon_threadsafe(task.cancel)
 
     async def _shut_down(self) -> None:
-        queue, self._queue = self._queue, []
+        queue = self._leave_queue()
         preparing = {each.preparing for each in queue if each.preparing is not None}
         for queued in queue:
             queued.future.cancel()

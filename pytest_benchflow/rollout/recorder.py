@@ -14,6 +14,8 @@ from itertools import count
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple, TypeVar
 
+from pydantic_core import PydanticSerializationError, to_json
+
 from pytest_benchflow.agents import AgentOutcome, PromptResult, Session, Usage
 from pytest_benchflow.core.errors import BenchflowError, CannotRunHere, SandboxError, UsageError
 from pytest_benchflow.core.files import write_atomically
@@ -77,7 +79,10 @@ def utc_now() -> str:
 
 
 def _as_json(data: object) -> str:
-    return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+    try:
+        return to_json(data, indent=2, inf_nan_mode="constants").decode() + "\n"
+    except PydanticSerializationError:  # half a character, as agents send them
+        return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
 
 
 class Trajectory:
