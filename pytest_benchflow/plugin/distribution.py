@@ -58,6 +58,22 @@ def window_scheduler(
     return WindowScheduling(config, log)
 
 
+def outlive(node: Any) -> None:
+    """Let orders to a worker that has just died go nowhere: xdist is told of its death next, and gives its items away.
+
+    Without that the first order it does not take ends the whole run.
+    """
+    send = getattr(node, "sendcommand", None)
+    if send is None:
+        return
+
+    def sendcommand(name: str, **words: object) -> None:
+        with contextlib.suppress(OSError):
+            send(name, **words)
+
+    node.sendcommand = sendcommand
+
+
 def stop_workers(dsession: Any) -> list[Any]:
     """Tell all workers to cancel what they run; return them."""
     nodes = [*getattr(dsession, "_active_nodes", ())]

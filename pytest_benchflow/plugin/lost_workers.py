@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
-from pytest_benchflow.plugin.distribution import stop_workers, wait_for_workers, window_scheduler
+from pytest_benchflow.plugin.distribution import outlive, stop_workers, wait_for_workers, window_scheduler
 from pytest_benchflow.plugin.stash import existing_run, get_session
 
 if TYPE_CHECKING:
@@ -45,6 +45,11 @@ class LostWorkers:
         self._interrupted: set[object] = set()
         self._called: dict[str, pytest.TestReport] = {}
         """The reports of items that have their outcome and not yet their end."""
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: object) -> None:
+        """Let the run go on where a worker dies just before it is given something."""
+        outlive(node)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: object, error: object) -> None:

@@ -37,6 +37,33 @@ def pytest_bf_rollout_result(result):
         die_once("c")
 """
 )
+#: Dies when it has collected, before it is given anything to run.
+BEFORE = """
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+
+def pytest_configure(config):
+    if hasattr(config, "workerinput"):
+        Path(f"pid-{config.workerinput['workerid']}").write_text(str(os.getpid()))
+
+
+collected = []
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_node_collection_finished(node):
+    collected.append(node.gateway.id)
+    if len(collected) == 2:
+        pid = int(Path(f"pid-{collected[0]}").read_text())
+        os.kill(pid, signal.SIGKILL)
+        while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+            time.sleep(0.01)
+"""
 ALWAYS = """
 import os
 import signal
@@ -97,6 +124,15 @@ def test_rollouts_of_dead_workers_run_again_unless_they_have_their_score(project
     retries = [event for event in events if event["kind"] == "retry"]
     assert [event["key"] for event in retries] == ["tasks/b/task.toml::oracle"]
     assert retries[0]["message"].endswith("died")
+
+
+@pytest.mark.parametrize("how", [["--bf-concurrency=2"], ["--dist=load"]], ids=["window", "load"])
+def test_a_worker_that_dies_before_it_is_given_anything_is_replaced(project: Project, how: list[str]) -> None:
+    project.write({"conftest.py": BEFORE})
+    done = run(project, "-n", "2", *how)
+    done.assert_outcomes(passed=4)
+    assert done.ret == 0
+    assert Told.by(project).junit == [(name, "passed") for name in "abcd"]
 
 
 def test_with_each_the_successor_runs_what_is_left(project: Project) -> None:
