@@ -12,6 +12,8 @@ from pytest_benchflow.jobs.statistics import mean, pass_all_k, pass_at_k
 
 _COUNTED = {"passed": "passed", "failed": "failed", "errors": "error", "skipped": "skipped"}
 _ADDED = ("cost_usd", "tokens", "tool_calls", "seconds", "integrity_findings")
+_MAY_BE_UNKNOWN = ("cost_usd", "tokens")
+"""What one of the rest may fail to tell, which is then an error: a limit they keep is never certain before the end."""
 
 
 @dataclass(slots=True)
@@ -31,6 +33,8 @@ class Counts:
     is_on_scale: bool = True
     """Whether all rewards lie between 0 and 1; then those of the rest are taken to do so too."""
     sums: dict[str, float] = field(default_factory=dict)
+    untold: set[str] = field(default_factory=set)
+    """Of which sums a part is not known."""
     trials: dict[TrialKey, _Trials] = field(default_factory=dict)
 
     @classmethod
@@ -42,8 +46,8 @@ class Counts:
         for result, status in zip(tally.results, tally.statuses, strict=True):
             counts.expect(trial_key(result))
             counts.add(trial_key(result), status, result.reward)
-            counts.spend("cost_usd", result.cost_usd)
-            counts.spend("tokens", result.total_tokens)
+            counts.spend("cost_usd", result.spent_usd)
+            counts.spend("tokens", result.spent_tokens)
             counts.spend("tool_calls", result.n_tool_calls)
             counts.spend("seconds", seconds_of(result))
             counts.spend("integrity_findings", len(result.integrity))
@@ -76,8 +80,11 @@ class Counts:
             self.is_on_scale = self.is_on_scale and 0 <= (reward or 0.0) <= 1
 
     def spend(self, what: str, amount: float | None) -> None:
-        """Add what a rollout used."""
-        self.sums[what] = self.sums.get(what, 0.0) + (amount or 0.0)
+        """Add what a rollout or an attempt at it used, None if that is not known."""
+        if amount is None:
+            self.untold.add(what)
+        else:
+            self.sums[what] = self.sums.get(what, 0.0) + amount
 
     def bounds(self, metric: str) -> tuple[float, float] | None:
         """Return between which numbers a metric will be, whatever becomes of the rest; None if that cannot be said."""
@@ -95,7 +102,8 @@ class Counts:
             known = sum(self.statuses.values())
             return known, known + rest
         if metric in _ADDED:
-            return self.sums.get(metric, 0.0), math.inf if rest else self.sums.get(metric, 0.0)
+            spent = self.sums.get(metric, 0.0)
+            return spent, math.inf if rest or metric in self.untold else spent
         return None
 
     def _over_trials(self, which: str, k: int) -> tuple[float, float] | None:
@@ -114,7 +122,12 @@ def certainty(gate: Gate, counts: Counts) -> bool | None:
     bounds = counts.bounds(gate.metric)
     if bounds is None:
         return None
-    low, high = bounds
+    holds = _holds_between(gate, *bounds)
+    may_be_unknown = gate.metric in _MAY_BE_UNKNOWN and (counts.rest or gate.metric in counts.untold)
+    return None if holds and may_be_unknown else holds
+
+
+def _holds_between(gate: Gate, low: float, high: float) -> bool | None:
     if gate.symbol in ("==", "!="):
         outside = not low <= gate.limit <= high
         return (gate.symbol == "!=") if outside else gate.holds(low) if low == high else None

@@ -63,6 +63,7 @@ class JobEvent:
     tool_calls: int | None = None
     cost_usd: float | None = None
     cost_is_partial: bool | None = None
+    integrity_findings: int | None = None
     category: str | None = None
     message: str | None = None
     reused: bool | None = None
@@ -120,6 +121,7 @@ class JobEvent:
             tool_calls=result.n_tool_calls,
             cost_usd=result.attempt_usd,
             cost_is_partial=result.cost_is_partial or None,
+            integrity_findings=len(result.integrity),
             category=None if result.error is None else result.error.category.value,
             message=None if why is None else one_line(why)[:_LONGEST_MESSAGE],
             reused=reused or None,

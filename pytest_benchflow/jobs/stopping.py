@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from pytest_benchflow.agents import FREE_AGENTS
 from pytest_benchflow.core.errors import HeldBack
 from pytest_benchflow.jobs.bounds import Counts, certainty
 from pytest_benchflow.jobs.gates import Gate, Labels
@@ -99,6 +100,20 @@ class _Watch:
         self._ended[key] = self._value(status, reward)
         return True
 
+    def spend(self, event: JobEvent) -> None:
+        """Take what an attempt used; of those before the last one only what was paid counts."""
+        if event.key not in self._labels:
+            return
+        is_free = event.agent in FREE_AGENTS or event.status == "skipped"
+        self.counts.spend("cost_usd", 0.0 if is_free else event.cost_usd)
+        self.counts.spend("tokens", 0.0 if is_free else event.tokens)
+        if event.cost_is_partial:
+            self.counts.untold.add("cost_usd")
+        if event.kind == "end":
+            self.counts.spend("tool_calls", event.tool_calls)
+            self.counts.spend("seconds", event.seconds)
+            self.counts.spend("integrity_findings", event.integrity_findings)
+
     def settle(self) -> None:
         """Work out whether the gate is decided."""
         if self.exact is None and self._labels:
@@ -141,7 +156,10 @@ class StopWhenDecided:
 
     def learn(self, event: JobEvent) -> None:
         """Take an event of the job's ledger."""
-        if event.kind == "end" and event.status is not None and not (event.refused and event.status == "skipped"):
+        if event.kind == "retry":
+            for watch in self._watches:
+                watch.spend(event)
+        elif event.kind == "end" and event.status is not None and not (event.refused and event.status == "skipped"):
             self.add(event.key, event.status, event.reward, event)
 
     def add(self, key: str, status: str, reward: float | None, event: JobEvent | None = None) -> None:
@@ -152,10 +170,7 @@ class StopWhenDecided:
             if watch.add(key, status, reward):
                 self._is_new = True
                 if event is not None:
-                    watch.counts.spend("cost_usd", event.cost_usd)
-                    watch.counts.spend("tokens", event.tokens)
-                    watch.counts.spend("tool_calls", event.tool_calls)
-                    watch.counts.spend("seconds", event.seconds)
+                    watch.spend(event)
 
     def refusal(self, config: RolloutConfig) -> HeldBack | None:
         """Return that all is decided, if it is."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
@@ -18,6 +19,7 @@ from pytest_benchflow.jobs import (
     read_gates,
     saved_by_stopping,
 )
+from pytest_benchflow.jobs.gates import METRICS
 from pytest_benchflow.jobs.sequential import SequentialTest
 from pytest_benchflow.rollout import RolloutConfig
 
@@ -96,6 +98,49 @@ def test_a_gate_that_has_failed_is_enough_unless_gates_only_report() -> None:
 def test_money_that_is_spent_decides_too() -> None:
     rows = [row(f"t{n}", cost_usd=1.0, n_prompts=1) for n in range(10)]
     assert run_until_refused(rule_of(["cost_usd <= 3"], rows), rows)[0] == 4
+
+
+KINDS: dict[str, dict[str, object]] = {
+    "passed": {"timing": {"total": 5.0}},
+    "failed": {"reward": 0.5, "timing": {"total": 5.0}},
+    "error": {"reward": None},
+    "paid": {"cost_usd": 2.0, "tokens": {"input": 10}, "n_prompts": 1, "n_tool_calls": 3},
+    "untold": {"reward": 0.0, "n_prompts": 1},
+    "again": {"cost_usd": 1.0, "n_prompts": 1, "attempts": [{"rollout_name": "x", "status": "error", "cost_usd": 4.0}]},
+    "tampered": {"integrity": [{"kind": "shadowing_module", "message": "x"}]},
+}
+LIMITS = {"rollouts": (2, 3), "cost_usd": (0, 2, 4, 5), "tokens": (0, 10), "tool_calls": (0, 3), "seconds": (5, 10)}
+
+
+@pytest.mark.parametrize("metric", [*METRICS, "pass_at_1", "pass_at_2", "pass_all_2"])
+def test_what_is_decided_is_what_every_run_to_the_end_says(metric: str) -> None:
+    trials = (("a", 1), ("a", 2), ("b", 1)) if "_2" in metric else (("a", 1), ("b", 1), ("c", 1))
+    kinds = [*KINDS][:3] if metric.startswith(("pass", "mean", "failed", "skip", "roll", "err")) else [*KINDS][1:]
+    runs = {
+        each: [row(task, trial=n, **KINDS[kind]) for (task, n), kind in zip(trials, each, strict=True)]  # type: ignore[arg-type]
+        for each in itertools.product(kinds, repeat=len(trials))
+    }
+    signs = (">=", "<=", ">", "<", "==", "!=")
+    limits = LIMITS.get(metric, (0, 0.5, 1))
+    gates = read_gates(f"{metric}{f} {sign} {n}" for f in ("", "[task='a']") for sign in signs for n in limits)
+    is_red = {each: [one.blocks for one in evaluate(gates, run)][: len(gates)] for each, run in runs.items()}
+    for n_known in range(1, len(trials)):
+        for beginning in itertools.product(kinds, repeat=n_known):
+            ends = [each for each in runs if each[:n_known] == beginning]
+            for number, gate in enumerate(gates):
+                if (answer := decided(gate.text, runs[ends[0]], n_known)) is not None:
+                    assert {not is_red[each][number] for each in ends} == {answer}, (gate, beginning)
+
+
+def decided(gate: str, rows: list[Row], n_known: int) -> bool | None:
+    """Return whether a gate passes, once so many rows are known, or None if that is open."""
+    rule = rule_of([gate], rows)
+    for one in rows[:n_known]:
+        for attempt in one.result.attempts:
+            rule.learn(JobEvent(kind="retry", ts=0, key=one.id, agent="gemini", cost_usd=attempt.cost_usd))
+        rule.learn(ended(one))
+    reason = rule.refusal(CONFIG)
+    return None if reason is None else f"{gate} passes" in str(reason)
 
 
 def test_what_did_not_run_or_was_cancelled_has_no_outcome() -> None:
