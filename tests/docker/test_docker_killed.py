@@ -17,6 +17,20 @@ GUARDED = (
 )
 TOML = '[environment]\ndocker_image = "bf-test/busybox:1"\n'
 
+#: Dies when its container is made and not yet started.
+BETWEEN = """
+import os
+import signal
+from pytest_benchflow.sandboxes.docker import container
+
+
+async def die(*args):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+container.attach = die
+"""
+
 
 def labelled(pid: int) -> dict[str, list[str]]:
     """Return everything in the daemon that a process has made, images too."""
@@ -72,4 +86,19 @@ def test_the_network_of_a_killed_run_goes_when_the_next_one_starts(new_project: 
     assert set(labelled(killed.pid)) == {"network"}
     (project.root / "tasks/guarded/solution/solve.sh").write_text("true\n")
     project.run("tasks", "--bf-sandbox=docker", env=environment)
+    assert labelled(killed.pid) == {}
+
+
+def test_a_container_that_a_killed_run_never_started_goes_when_the_next_one_starts(
+    new_project: Callable[..., Project],
+) -> None:
+    project = new_project()
+    project.task("tasks/a", toml=TOML)
+    project.write({"conftest.py": BETWEEN})
+    environment = {"DOCKER_HOST": os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")}
+    killed = project.start("tasks", "--bf-sandbox=docker", env=environment)
+    assert killed.wait(60) == -signal.SIGKILL
+    assert set(labelled(killed.pid)) == {"container"}
+    (project.root / "conftest.py").unlink()
+    project.run("tasks", "--bf-sandbox=docker", env=environment).assert_outcomes(passed=1)
     assert labelled(killed.pid) == {}

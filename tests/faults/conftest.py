@@ -52,6 +52,7 @@ class FaultyJob:
     n_tasks: int = TASKS
     scores: dict[Path, bytes] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)
+    runners: list[int] = field(default_factory=list)
 
     @property
     def directory(self) -> Path:
@@ -82,6 +83,7 @@ class FaultyJob:
         )
         assert reaper.stdout is not None
         runner = int(reaper.stdout.readline())
+        self.runners.append(runner)
         timer = threading.Timer(after, _kill_chosen, (kill, runner))
         if kill is not None:
             timer.start()
@@ -93,14 +95,19 @@ class FaultyJob:
         facts = json.loads(said.splitlines()[-1])
         if self.mode == "docker":
             with suppress(AssertionError):
-                wait_for(lambda: not self._containers(runner), "the end of the containers", GRACE_SEC)
-            facts["left"] += self._containers(runner)
+                wait_for(lambda: not self._running_containers(runner), "the end of the containers", GRACE_SEC)
+            facts["left"] += self._running_containers(runner)
         return Ended(facts["status"], log, facts["left"])
 
     def _containers(self, runner: int) -> list[str]:
-        words = ["docker", "ps", "-aq", "--filter", f"label=benchflow.owner_pid={runner}"]
+        """Return the containers of a run, with their states."""
+        words = ["docker", "ps", "-a", "--filter", f"label=benchflow.owner_pid={runner}", "--format={{.ID}} {{.State}}"]
         variables = {**os.environ, **self.variables}
-        return subprocess.run(words, capture_output=True, check=True, text=True, env=variables).stdout.split()
+        return subprocess.run(words, capture_output=True, check=True, text=True, env=variables).stdout.splitlines()
+
+    def _running_containers(self, runner: int) -> list[str]:
+        """Leave out those that were never started: a killed run cannot take them back, and the next one does."""
+        return [each for each in self._containers(runner) if not each.endswith(" created")]
 
     def remember_scores(self) -> None:
         """Check that no score has gone or changed since the last time, and remember those that are new."""
@@ -122,6 +129,8 @@ class FaultyJob:
             assert sorted(entry["id"] for entry in report["rollouts"]) == sorted(keys)
         left = [name for name in os.listdir(self.project.root / "tmp") if not name.startswith("pytest-of-")]
         assert not left
+        if self.mode == "docker":
+            assert not [each for runner in self.runners for each in self._containers(runner)]
 
 
 def _kill_chosen(kill: Callable[[int], int | None], runner: int) -> None:
