@@ -71,7 +71,10 @@ class ForwarderTests:
             assert await fetch(sandbox, "good.example") == "hello from good.example\n"
             for host in ("bad.example", "worse.example", "10.1.2.3", "192.0.2.7"):
                 assert "hello" not in await fetch(sandbox, host), host
+            await sandbox.exec("curl -s --max-time 20 $CURL https://gone.example/", timeout_sec=60)
             assert world.asked == ["good.example"]
+            (note,) = [note for note in sandbox.notes if "could not reach" in note]
+            assert note == "this machine could not reach gone.example"
 
     async def test_phases(self, monkeypatch: pytest.MonkeyPatch) -> None:
         async with self.started(monkeypatch, NO_NETWORK, ALLOWED, PUBLIC) as (sandbox, world):

@@ -1,4 +1,4 @@
-"""What stands for the internet in tests: a proxy of this machine that knows every name and answers for every host."""
+"""What stands for the internet in tests: a proxy of this machine that answers for every host, but not for `gone.*`."""
 
 from __future__ import annotations
 
@@ -18,9 +18,12 @@ class Outside:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one client: every host greets with its name."""
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError), contextlib.closing(writer):
             method, target, _ = (await reader.readuntil(b"\r\n\r\n")).split(b"\r\n")[0].decode().split(" ")
             host = target.removeprefix("http://").partition("/")[0].partition(":")[0]
+            if host.startswith("gone."):
+                writer.write(b"HTTP/1.1 502 no\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+                return
             self.asked.append(host)
             if method == "CONNECT":
                 writer.write(b"HTTP/1.1 200 yes\r\n\r\n")
@@ -28,7 +31,6 @@ class Outside:
             body = f"hello from {host}\n".encode()
             writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
             await writer.drain()
-        writer.close()
 
 
 @contextlib.asynccontextmanager

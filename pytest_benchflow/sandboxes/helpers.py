@@ -6,6 +6,7 @@ import os
 import posixpath
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, cast
 
@@ -186,6 +187,16 @@ def check_mounts(spec: SandboxSpec) -> None:
             )
 
 
-def refused_note(hosts: Sequence[str]) -> list[str]:
-    """Return a note on the hosts that programs in a sandbox wanted to reach and may not."""
-    return [f"the sandbox's network refused {', '.join(hosts)}"] if hosts else []
+@dataclass(frozen=True, slots=True)
+class UnreachedHosts:
+    """The hosts that programs in a sandbox asked for and did not reach, the first of them."""
+
+    refused: tuple[str, ...] = ()
+    """Those that they may not reach."""
+    failed: tuple[str, ...] = ()
+    """Those that they may reach, and this machine did not."""
+
+    def notes(self) -> list[str]:
+        """Return what the user should know of them."""
+        refused = [f"the sandbox's network refused {', '.join(self.refused)}"] if self.refused else []
+        return [*refused, *([f"this machine could not reach {', '.join(self.failed)}"] if self.failed else [])]

@@ -11,6 +11,7 @@ from pytest_benchflow.core.errors import SandboxError
 from pytest_benchflow.core.network import Network
 from pytest_benchflow.sandboxes.docker.client import DockerEngine, EngineError
 from pytest_benchflow.sandboxes.docker.container_spec import make_labels
+from pytest_benchflow.sandboxes.helpers import UnreachedHosts
 from pytest_benchflow.sandboxes.network import Exit, Forwarder, proxy_variables
 
 _NONE = "none"
@@ -95,14 +96,14 @@ class ContainerNetwork:
         self._network = network
         self._place: str | None = networks.name_for(network)
         self._exit: Exit | None = None
-        self._refused: tuple[str, ...] = ()
+        self._unreached = UnreachedHosts()
         self.variables: dict[str, str] = {}
         """How its programs find the proxy, while it can reach nothing else."""
 
     @property
-    def refused(self) -> tuple[str, ...]:
-        """The hosts that its programs wanted to reach and may not."""
-        return self._exit.refused if self._exit else self._refused
+    def unreached(self) -> UnreachedHosts:
+        """The hosts that its programs asked our proxy for in vain."""
+        return self._exit.unreached if self._exit else self._unreached
 
     async def open(self) -> None:
         """Serve a container that has just started in its network."""
@@ -125,7 +126,7 @@ class ContainerNetwork:
     async def aclose(self) -> None:
         """End the proxy; idempotent."""
         if self._exit is not None:
-            self._refused = self._exit.refused
+            self._unreached = self._exit.unreached
             await self._exit.aclose()
         self._exit, self.variables = None, {}
 

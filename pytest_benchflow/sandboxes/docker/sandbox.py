@@ -19,7 +19,7 @@ from pytest_benchflow.sandboxes.docker.networks import ContainerNetwork
 from pytest_benchflow.sandboxes.docker.sidecar import DockerService
 from pytest_benchflow.sandboxes.docker.storage import Snapshots
 from pytest_benchflow.sandboxes.docker.streams import DockerProcess, DockerTerminal
-from pytest_benchflow.sandboxes.helpers import check_command, check_mounts, refused_note, resolve_path
+from pytest_benchflow.sandboxes.helpers import check_command, check_mounts, resolve_path
 
 
 class DockerSandbox:
@@ -60,9 +60,8 @@ class DockerSandbox:
 
     @property
     def notes(self) -> Sequence[str]:
-        """Limits that cannot be kept, hosts that were refused, and how to enter a sandbox that was kept."""
-        refused = self._network.refused if self._network else ()
-        return [*self._notes, *refused_note(refused)]
+        """Limits that cannot be kept, hosts that were not reached, and how to enter a sandbox that was kept."""
+        return [*self._notes, *(self._network.unreached.notes() if self._network else ())]
 
     async def start(self) -> None:
         """Build or pull what is missing and start the container."""

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from pytest_benchflow.core.network import Endpoint, Network
+from pytest_benchflow.sandboxes.helpers import UnreachedHosts
 from pytest_benchflow.sandboxes.local.guest.wire import PROXY_PORT
 
 if TYPE_CHECKING:
@@ -43,9 +44,9 @@ class Exits:
         return named and self._forwarder().dialer.has_proxy
 
     @property
-    def refused(self) -> tuple[str, ...]:
-        """The hosts that programs wanted to reach and may not."""
-        return self._exit.refused if self._exit else ()
+    def unreached(self) -> UnreachedHosts:
+        """The hosts that programs asked for in vain."""
+        return self._exit.unreached if self._exit else UnreachedHosts()
 
     async def set_network(self, network: Network, listen: Callable[[int], Awaitable[socket.socket]]) -> None:
         """Allow what `network` does from now on, also servers of this machine, on ports that `listen` opens inside."""

@@ -15,6 +15,7 @@ from pytest_benchflow.core.errors import SandboxError
 from pytest_benchflow.core.network import PUBLIC, Network
 from pytest_benchflow.core.removal import remove_tree
 from pytest_benchflow.sandboxes.base import ExecResult
+from pytest_benchflow.sandboxes.helpers import UnreachedHosts
 from pytest_benchflow.sandboxes.local.cgroups import Group
 from pytest_benchflow.sandboxes.local.control import Control, Launcher
 from pytest_benchflow.sandboxes.local.exits import Exits
@@ -207,9 +208,9 @@ class Machine:
         self._variables = self._exits.variables()
 
     @property
-    def refused_hosts(self) -> tuple[str, ...]:
-        """The hosts that its programs wanted to reach and may not."""
-        return self._exits.refused if self._exits else ()
+    def unreached_hosts(self) -> UnreachedHosts:
+        """The hosts that its programs asked for in vain."""
+        return self._exits.unreached if self._exits else UnreachedHosts()
 
     async def set_network(self, network: Network) -> None:
         """Let programs reach what `network` allows from now on."""

@@ -13,7 +13,7 @@ from pytest_benchflow.core.errors import SandboxError, UnsupportedError
 from pytest_benchflow.core.network import Network
 from pytest_benchflow.sandboxes import archive
 from pytest_benchflow.sandboxes.base import Capabilities, ExecResult, FileChange, SandboxImage, SandboxSpec
-from pytest_benchflow.sandboxes.helpers import check_command, check_mounts, refused_note, resolve_path
+from pytest_benchflow.sandboxes.helpers import UnreachedHosts, check_command, check_mounts, resolve_path
 from pytest_benchflow.sandboxes.local.builder import Builder, BuiltEnvironment, EnvironmentPlan
 from pytest_benchflow.sandboxes.local.control import Launcher
 from pytest_benchflow.sandboxes.local.custody import Image
@@ -56,7 +56,7 @@ class LocalSandbox:
         # Known before the build, and for whoever wants to know why it failed.
         self._notes = [*(plan.plan.notes if plan else ())]
         self._oom_kills = 0
-        self._refused_hosts: tuple[str, ...] = ()
+        self._unreached_hosts = UnreachedHosts()
 
     @property
     def id(self) -> str:
@@ -82,8 +82,8 @@ class LocalSandbox:
     @property
     def notes(self) -> Sequence[str]:
         """Facts the user should read once."""
-        refused = self._machine.refused_hosts if self._machine else self._refused_hosts
-        notes = (*self._notes, *refused_note(refused))
+        unreached = self._machine.unreached_hosts if self._machine else self._unreached_hosts
+        notes = (*self._notes, *unreached.notes())
         kills = self._machine.oom_kills if self._machine else self._oom_kills
         if not kills:
             return notes
@@ -142,7 +142,7 @@ class LocalSandbox:
         if machine is not None:
             await machine.stop()
             self._oom_kills = machine.oom_kills
-            self._refused_hosts = machine.refused_hosts
+            self._unreached_hosts = machine.unreached_hosts
 
     async def exec(
         self,

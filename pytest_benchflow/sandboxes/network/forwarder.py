@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pytest_benchflow.core.network import Endpoint, Network, parse_address
 from pytest_benchflow.core.process import keep_from_forks
+from pytest_benchflow.sandboxes.helpers import UnreachedHosts
 from pytest_benchflow.sandboxes.network.dial import BUFFER_BYTES, Dialer, RefusedError, Stream
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _NAME_SERVER_TIMEOUT_SEC = 5.0
 #: Stand-ins for the addresses of hosts, from a range that is nobody's.
 _STAND_INS = ipaddress.ip_network("198.18.0.0/15")
 _NAMES = 20_000
-_REFUSED_TOLD = 20
+_HOSTS_TOLD = 20
 _END_TIMEOUT_SEC = 5.0
 _SO_ORIGINAL_DST = 80
 _RESET = struct.pack("ii", 1, 0)
@@ -94,6 +95,7 @@ class Exit:
         self._dialer = dialer
         self._network = network
         self._refused: dict[str, None] = {}
+        self._failed: dict[str, None] = {}
         self._names = StandIns()
         self._servers: list[asyncio.Task[None]] = []
         self._sockets: list[socket.socket] = []
@@ -108,9 +110,9 @@ class Exit:
                 self._call(self._start, sock, self._accept, handlers[kind])
 
     @property
-    def refused(self) -> tuple[str, ...]:
-        """The hosts that programs asked for and may not reach, the first ones."""
-        return tuple(self._refused)
+    def unreached(self) -> UnreachedHosts:
+        """The hosts that programs asked for and did not reach."""
+        return UnreachedHosts(tuple(self._refused), tuple(self._failed))
 
     async def set_network(self, network: Network) -> None:
         """Allow what `network` does from now on; connections that it does not allow are cut."""
@@ -156,9 +158,14 @@ class Exit:
     def _permits(self, host: str, port: int) -> bool:
         return self._network.grants(host, port) or self._network.allows(host)
 
-    def _note(self, host: str) -> None:
-        if len(self._refused) < _REFUSED_TOLD:
+    def _note_refused(self, host: str) -> None:
+        if len(self._refused) < _HOSTS_TOLD:
             self._refused[host] = None
+
+    def _note_failed(self, host: str) -> None:
+        # A name of one word is the machine's own, or a guess.
+        if "." in host and len(self._failed) < _HOSTS_TOLD:
+            self._failed[host] = None
 
     async def _accept(self, sock: socket.socket, handle: Handler) -> None:
         while True:
@@ -208,10 +215,15 @@ class Exit:
         try:
             if not self._permits(host, port):
                 raise RefusedError(f"the network of this sandbox does not allow {host}")
-            return await self._dialer.connect(host, port, self._network, tunnel=tunnel)
+            server = await self._dialer.connect(host, port, self._network, tunnel=tunnel)
         except RefusedError:
-            self._note(host)
+            self._note_refused(host)
             raise
+        except OSError:
+            self._note_failed(host)
+            raise
+        self._failed.pop(host, None)
+        return server
 
     async def _serve_proxy(self, client: socket.socket) -> None:
         from pytest_benchflow.sandboxes.network.proxy import serve_proxy
@@ -247,16 +259,18 @@ class Exit:
             known = self._names.name_of(_address_in(name))
             return dns.answer(question, dns.NO_ERROR if known else dns.NO_SUCH_NAME, name=known)
         if not any(endpoint.host == name for endpoint in self._network.endpoints) and not self._network.allows(name):
-            self._note(name)
+            self._note_refused(name)
             return dns.answer(question, dns.REFUSED)
         try:
             if question.kind not in (dns.A, dns.AAAA):
                 return await _ask_name_server(self._loop, question.message)
             if not await self._dialer.knows(name):
+                self._note_failed(name)
                 return dns.answer(question, dns.NO_SUCH_NAME)
             # The stand-in is of the older kind; the server itself may have whichever address it likes.
             return dns.answer(question, address=self._names.address_of(name) if question.kind == dns.A else None)
         except OSError:
+            self._note_failed(name)
             return dns.answer(question, dns.SERVER_FAILURE)
 
 
