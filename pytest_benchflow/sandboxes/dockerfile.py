@@ -14,8 +14,8 @@ from pytest_benchflow.core.errors import BuildError, UnsupportedError
 from pytest_benchflow.core.text import did_you_mean
 
 #: Instructions that change nothing for commands run later.
-INERT = frozenset({"CMD", "ENTRYPOINT", "EXPOSE", "HEALTHCHECK", "LABEL", "MAINTAINER", "STOPSIGNAL", "VOLUME"})
-KEYWORDS = INERT | {"ADD", "ARG", "COPY", "ENV", "FROM", "ONBUILD", "RUN", "SHELL", "USER", "WORKDIR"}
+INERT = frozenset({"CMD", "EXPOSE", "HEALTHCHECK", "LABEL", "MAINTAINER", "STOPSIGNAL", "VOLUME"})
+KEYWORDS = INERT | {"ADD", "ARG", "COPY", "ENTRYPOINT", "ENV", "FROM", "ONBUILD", "RUN", "SHELL", "USER", "WORKDIR"}
 USE_DOCKER = "use --bf-sandbox docker"
 _WITH_HEREDOCS = frozenset({"ADD", "COPY", "RUN"})
 _WITH_FLAGS = _WITH_HEREDOCS | {"FROM", "HEALTHCHECK"}

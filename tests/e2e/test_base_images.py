@@ -37,6 +37,14 @@ sleep 0.1; done
 """
 SERVED = """python3 -c "import urllib.request as u
 assert u.urlopen('http://127.0.0.1:8437/token').read() == open('/app/token', 'rb').read() != b''" """
+ENTRYPOINT = r"""FROM debian:bookworm-slim
+WORKDIR /app
+RUN printf '#!/bin/bash\necho "$GREETING" >/etc/greeting\npython3 -m http.server 8438 >/dev/null 2>&1 &\n' >/enter && \
+    printf 'until (: </dev/tcp/127.0.0.1/8438) 2>/dev/null; do sleep 0.1; done\nexec "$@"\n' >>/enter && chmod +x /enter
+ENV GREETING=hello
+ENTRYPOINT ["/enter"]
+CMD ["false"]
+"""
 PYTHON = """FROM python:3.12-slim
 RUN python --version && python3 --version && pip --version
 COPY tiny-1.0-py3-none-any.whl /tmp/
@@ -94,11 +102,18 @@ def plain(new_project: Callable[..., Project]) -> Project:
         test=CHECK % ('grep -qx "hello you" /app/said && [ "$(cat /app/eight)" = 8 ]'),
     )
     project.task("server", solve=SERVE, test=CHECK % SERVED)
+    ask = "import urllib.request as u; u.urlretrieve('http://127.0.0.1:8438/', '/tmp/page')"
+    project.task(
+        "entrypoint",
+        dockerfile=ENTRYPOINT,
+        solve="cp /etc/greeting said",
+        test=CHECK % f'[ "$(cat /app/said)" = hello ] && python3 -c "{ask}"',
+    )
     return project
 
 
-def test_servers_and_here_documents_work(plain: Project) -> None:
-    assert rewards(plain, "local") == expected("heredocs", "server")
+def test_servers_entrypoints_and_here_documents_work(plain: Project) -> None:
+    assert rewards(plain, "local") == expected("heredocs", "server", "entrypoint")
 
 
 @pytest.mark.docker
@@ -108,7 +123,7 @@ def test_docker_gives_them_the_same_rewards(plain: Project) -> None:
     if subprocess.run(["docker", "buildx", "version"], capture_output=True, check=False).returncode:
         # Without it Docker itself cannot read here-documents.
         seen = {**seen, **expected("heredocs")}
-    assert seen == expected("heredocs", "server")
+    assert seen == expected("heredocs", "server", "entrypoint")
 
 
 def test_languages_are_those_of_the_host_or_refused_before_anything_starts(new_project: Callable[..., Project]) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from sandbox_helpers import StartSandbox, needs_users, only_root, output
 
-from pytest_benchflow.core.errors import BuildError, UnsupportedError
+from pytest_benchflow.core.errors import BuildError, SandboxError, UnsupportedError
 from pytest_benchflow.sandboxes import SandboxSpec
 from pytest_benchflow.sandboxes.local.backend import LocalBackend
 from pytest_benchflow.sandboxes.local.cleanup import LocalLayers, LocalLeftovers
@@ -243,6 +243,24 @@ async def test_a_failing_run_shows_line_status_and_output(start: StartSandbox, e
     assert lines[0].endswith("exit status 7")
     assert [line.strip() for line in lines[1:]] == [f"line {i}" for i in range(22, 51)] + ["oops"]
     assert layers(cache) == before
+
+
+async def test_an_entrypoint_runs_and_may_end_or_swallow_its_command(start: StartSandbox, environment: Write) -> None:
+    for text, said in (
+        ('ENTRYPOINT ["sh", "-c", "id -un >/said; exec \\"$@\\"", "me"]', "root"),
+        ('SHELL ["/bin/bash", "-c"]\nENTRYPOINT echo $BASH_VERSION | cut -c1 >/said', "5"),
+        ('ENTRYPOINT ["sh", "-c", "echo $0 $1 >/said"]\nCMD ["x"]', "sh -c"),
+        ('ENTRYPOINT ["false"]\nENTRYPOINT []\nRUN echo none >/said', "none"),
+    ):
+        sandbox = await start(environment_dir=environment(f"FROM scratch\n{text}\n"))
+        assert await output(sandbox, "cat /said") == f"{said}\n"
+        assert not any("ENTRYPOINT" in note for note in sandbox.notes)
+
+
+async def test_an_entrypoint_that_fails_is_told_with_its_last_line(start: StartSandbox, environment: Write) -> None:
+    text = 'FROM scratch\nENTRYPOINT ["sh", "-c", "echo one; echo no $A >&2; exit 3"]\nENV A=b\n'
+    with pytest.raises(SandboxError, match=r"ENTRYPOINT of its image ended with status 3 .*: no b; let it end"):
+        await start(environment_dir=environment(text))
 
 
 async def test_a_missing_source_names_the_line(start: StartSandbox, environment: Write) -> None:

@@ -207,9 +207,12 @@ def _check_own_network(config: Config, spec: SandboxSpec) -> None:
 
 
 def as_service(image: ImageFacts, service: Config) -> ImageFacts:
-    """Return main's image with what the file says in its place: who its programs are, and where they begin."""
+    """Return main's image with what the file says in its place: who its programs are, where they begin, and how."""
     user, workdir = service.get("user") or image.user, service.get("working_dir") or image.workdir
-    return replace(image, user=str(user), workdir=workdir)
+    entrypoint = image.entrypoint
+    if service.get("entrypoint") is not None:
+        entrypoint = tuple(word.replace("$$", "$") for word in service["entrypoint"])
+    return replace(image, user=str(user), workdir=workdir, entrypoint=entrypoint)
 
 
 def built_services(config: Config) -> dict[str, Any]:

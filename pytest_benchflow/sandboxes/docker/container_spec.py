@@ -114,6 +114,7 @@ class ImageFacts:
     reference: str
     user: str = ""
     workdir: str = ""
+    entrypoint: tuple[str, ...] = ()
     is_task_files_only: bool = False
     """Whether the task's files are not in it and go to its working directory."""
     is_snapshot: bool = False
@@ -178,7 +179,7 @@ def container_config(
         host["DeviceRequests"] = [{"Driver": "", "Count": limits.gpus, "Capabilities": [["gpu"]]}]
     return {
         "Image": image.reference,
-        # The image's own entrypoint may swallow a command, and its user may not be allowed to see PID 1 off.
+        # The image's own runs below this one: it may end, and its user may not be allowed to see PID 1 off.
         "Entrypoint": [*BOOTSTRAP, str(lease_sec)],
         "Cmd": [],
         "User": "0",

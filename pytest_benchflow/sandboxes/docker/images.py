@@ -364,7 +364,12 @@ class Images:
         if facts is None:
             raise BuildError(f"image {reference} is not there after it was built or pulled")
         config = facts.get("Config") or {}
-        image = ImageFacts(reference, user=config.get("User") or "", workdir=config.get("WorkingDir") or "")
+        image = ImageFacts(
+            reference,
+            user=config.get("User") or "",
+            workdir=config.get("WorkingDir") or "",
+            entrypoint=tuple(config.get("Entrypoint") or ()),
+        )
         self._known[reference] = image
         return image
 

@@ -29,6 +29,7 @@ class ImageConfig:
     shell: tuple[str, ...] = DEFAULT_SHELL
     dirs: tuple[str, ...] = ()
     """Every WORKDIR since the last step: they exist from then on."""
+    entrypoint: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,6 +309,8 @@ class _Planner:
                 if item.words is None:
                     raise self._file.error(item.line, 'SHELL takes a list, for example SHELL ["/bin/bash", "-c"]')
                 self._image = replace(self._image, shell=item.words)
+            case "ENTRYPOINT":
+                self._image = replace(self._image, entrypoint=self._entrypoint(item))
             case "RUN":
                 self._run(item)
             case "COPY" | "ADD":
@@ -359,6 +362,11 @@ class _Planner:
         if stand_in.workdir:
             config = replace(config, workdir=stand_in.workdir, dirs=(stand_in.workdir,))
         return tuple(steps), config, stand_in.system
+
+    def _entrypoint(self, item: Instruction) -> tuple[str, ...]:
+        if item.text.replace(" ", "") == "[]":
+            return ()
+        return item.words or (*self._image.shell, item.text)
 
     def _arg(self, item: Instruction) -> None:
         for word in split_words(item.text, self._file.escape):

@@ -13,7 +13,7 @@ from pytest_benchflow.core.errors import SandboxError, UnsupportedError
 from pytest_benchflow.core.network import Network
 from pytest_benchflow.sandboxes import archive
 from pytest_benchflow.sandboxes.base import Capabilities, ExecResult, FileChange, SandboxImage, SandboxSpec
-from pytest_benchflow.sandboxes.helpers import UnreachedHosts, check_command, check_mounts, resolve_path
+from pytest_benchflow.sandboxes.helpers import UnreachedHosts, check_command, check_mounts, resolve_path, run_entrypoint
 from pytest_benchflow.sandboxes.local.builder import Builder, BuiltEnvironment, EnvironmentPlan
 from pytest_benchflow.sandboxes.local.control import Launcher
 from pytest_benchflow.sandboxes.local.custody import Image
@@ -96,6 +96,11 @@ class LocalSandbox:
             self._stopped = False
             check_mounts(self._spec)
             await self._bring_up(await self._builder.build(self._spec, self._plan))
+            try:
+                await run_entrypoint(self, self._spec.name, self._image.entrypoint)
+            except BaseException:
+                await self._end()
+                raise
 
     async def _bring_up(self, built: BuiltEnvironment) -> None:
         self._built = built
