@@ -21,8 +21,10 @@ from pytest_benchflow.sandboxes import OWN_ENV, exec_checked
 from pytest_benchflow.verify.installed import decide_packages
 from pytest_benchflow.verify.integrity import Finding
 from pytest_benchflow.verify.pins import Ownership, pinned
-from pytest_benchflow.verify.policy import Context, Plan, decide, imported_names
+from pytest_benchflow.verify.plan import Context, Plan
+from pytest_benchflow.verify.policy import decide
 from pytest_benchflow.verify.scan import Baseline, Scan, ScannedFile, scan
+from pytest_benchflow.verify.shadows import imported_names
 from pytest_benchflow.verify.system import SystemPlan, decide_system
 from pytest_benchflow.verify.verifier import FRESH_HOME
 

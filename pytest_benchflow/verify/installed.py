@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 
 from pytest_benchflow.sandboxes import FileChange
-from pytest_benchflow.verify.policy import Plan
+from pytest_benchflow.verify.plan import Plan
 
 _NODE = re.compile(r"(.*/node_modules/(?:@[^/]+/)?[^/.@][^/]*)/.+")
 _PYTHON = re.compile(r"(.*/site-packages)/([^/]+)(?:/.*)?")

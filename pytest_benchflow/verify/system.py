@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from pytest_benchflow.sandboxes import FileChange
 from pytest_benchflow.verify.integrity import Finding
 from pytest_benchflow.verify.known_names import PROGRAMS
-from pytest_benchflow.verify.policy import Context
+from pytest_benchflow.verify.plan import Context
 
 _PROGRAM_DIRS = tuple(
     f"{top}/{name}" for top in ("/usr/local", "/usr", "") for name in ("bin", "sbin")

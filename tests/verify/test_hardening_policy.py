@@ -10,7 +10,8 @@ from pytest_benchflow.sandboxes import FileChange
 from pytest_benchflow.tasks.models import Hardening
 from pytest_benchflow.verify.git_config import cleaned_git_config
 from pytest_benchflow.verify.pins import Ownership, pinned
-from pytest_benchflow.verify.policy import Context, Plan, decide
+from pytest_benchflow.verify.plan import Context, Plan
+from pytest_benchflow.verify.policy import decide
 from pytest_benchflow.verify.scan import Scan, ScannedFile
 from pytest_benchflow.verify.system import decide_system
 
