@@ -8,7 +8,7 @@ here, and a second command carries it out if there is anything to do.
 from __future__ import annotations
 
 import io
-import re
+import posixpath
 import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING, cast
 from pytest_benchflow.core.errors import SandboxError
 from pytest_benchflow.core.text import one_line
 from pytest_benchflow.sandboxes import OWN_ENV, exec_checked
+from pytest_benchflow.verify.hidden_tests import HiddenTests, read_hidden_tests
 from pytest_benchflow.verify.installed import decide_packages
 from pytest_benchflow.verify.integrity import Finding
+from pytest_benchflow.verify.links import aliases, candidates_of_aliases
 from pytest_benchflow.verify.pins import Ownership, pinned
 from pytest_benchflow.verify.plan import Context, Plan
 from pytest_benchflow.verify.policy import decide
 from pytest_benchflow.verify.scan import Baseline, Scan, ScannedFile, scan
-from pytest_benchflow.verify.shadows import imported_names
 from pytest_benchflow.verify.system import SystemPlan, decide_system
 from pytest_benchflow.verify.verifier import FRESH_HOME
 
@@ -34,10 +35,22 @@ if TYPE_CHECKING:
 
 _TIMEOUT_SEC = 180.0
 _SOLUTION_CHARS = 1 << 20
+_MOST_ALIASES_DEEP = 4
+# One that leads to a directory around it can have no copy of that.
+_COPY_LINKED = r"""
+while IFS= read -r -d '' p; do
+  [ -L "$p" ] && [ -d "$p" ] || continue
+  t=$(readlink -f -- "$p") || exit 1
+  rm -f -- "$p" || exit 1
+  case $p/ in
+    "${t%/}"/*) mkdir -- "$p" ;;
+    *) cp -a -- "$t" "$p" ;;
+  esac || exit 1
+done
+"""
 _TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108
 #: Programs that start others for whoever asks; what they start would outlive every killing.
 _JOB_SERVICES = frozenset({"cron", "crond", "atd", "anacron", "fcron", "incrond", "systemd", "systemd-user"})
-_CHANGES_DIRECTORY = re.compile(r"(?:^|[;&|({\s])(?:cd|pushd|-C)\s+[\"']?(/[^\s\"';&|)]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +154,14 @@ class Guard:
         before = self._before
         if before is None:
             return []
-        programs = (*self._programs, *self._read)
-        since = before.now if self._has_custody and self.users and not self._is_trusted else ""
-        after = await scan(self.sandbox, roots=self._roots, tops=self._tops(step), programs=programs, since=since)
-        plan = decide(before, after, self._context(step))
+        context = self._context(step)
+        after = await self._scan_after(step, before)
+        for _ in range(_MOST_ALIASES_DEEP):
+            if not (found := await self._aliases(before, after, context)):
+                break
+            await self._replace_aliases(found)
+            after = await self._scan_after(step, before)
+        plan = decide(before, after, context)
         packages: Sequence[str] = ()
         if after.fresh and self.hardening.does("restore_config"):
             packages = decide_packages(after.fresh, await self._custody.changes(), plan)
@@ -152,6 +169,31 @@ class Guard:
         await self._carry_out(plan)
         await self._custody_restore(packages)
         return [finding.model_copy(update={"step": step.name, "round": round}) for finding in plan.findings]
+
+    async def _scan_after(self, step: TaskStep, before: Scan) -> Scan:
+        programs = (*self._programs, *self._read)
+        since = before.now if self._has_custody and self.users and not self._is_trusted else ""
+        return await scan(self.sandbox, roots=self._roots, tops=self._tops(step), programs=programs, since=since)
+
+    async def _aliases(self, before: Scan, after: Scan, context: Context) -> list[str]:
+        if self._is_trusted or not self.hardening.does("remove_links"):
+            return []
+        candidates = candidates_of_aliases(before, after, context)
+        replaced: set[str] = set()
+        if candidates and self._has_custody:
+            replaced = {change.path for change in await self._custody.changes() if change.kind == "changed"}
+        return aliases(candidates, replaced, before, after, context)
+
+    async def _replace_aliases(self, paths: Sequence[str]) -> None:
+        """Put copies of directories in the place of links to them, so that they hold nothing under another name."""
+        await exec_checked(
+            self.sandbox,
+            _COPY_LINKED,
+            "replace links by what they lead to",
+            cwd="/",
+            stdin=b"".join(_bytes(path) + b"\0" for path in paths),
+            timeout_sec=_TIMEOUT_SEC,
+        )
 
     async def _custody_restore(self, paths: Sequence[str]) -> None:
         if paths:
@@ -292,13 +334,16 @@ class Guard:
             root for root in (workdir, *_TEMPORARY, *(user.home for user in self.users)) if root not in ("/", "/root")
         ]
 
+    def _tests(self, step: TaskStep) -> HiddenTests:
+        return read_hidden_tests(step.tests_dirs, step.test_script, self.sandbox.workdir)
+
     def _tops(self, step: TaskStep) -> list[str]:
         """Directories in which Python looks for modules first: where the tests may stand, and those of PYTHONPATH."""
         tops = [self.sandbox.workdir, *_TEMPORARY]
-        for directory in step.tests_dirs:
-            tops += _directories_of(directory / step.test_script)
+        tops += self._tests(step).directories
         if self._before is not None:
-            tops += [entry for entry in self._before.env.get("PYTHONPATH", "").split(":") if entry.startswith("/")]
+            entries = [entry for entry in self._before.env.get("PYTHONPATH", "").split(":") if entry]
+            tops += [posixpath.normpath(posixpath.join(self.sandbox.workdir, entry)) for entry in entries]
             tops += [entry for entry in self._before.added if self._ownership.is_agents(entry)]
         tops += [f"{self.sandbox.workdir}/{name}" for name in ("src", "lib")]
         return [top.rstrip("/") for top in dict.fromkeys(tops) if top.rstrip("/") and not top.startswith("/tests")]
@@ -310,25 +355,19 @@ class Guard:
 
     def _context(self, step: TaskStep) -> Context:
         assert self._before is not None
-        imports, own = imported_names(step.tests_dirs)
+        tests = self._tests(step)
         return Context(
             workdir=self.sandbox.workdir,
             instruction=step.instruction,
             hardening=self.hardening,
             solution="" if step.solution_dir is None else _text_of(step.solution_dir),
             tops=tuple(sorted(self._tops(step), key=len, reverse=True)),
-            imports=imports,
-            own_modules=own,
+            imports=tests.imports,
+            own_modules=tests.own_modules,
+            places=tests.places,
             programs=self._programs,
             known_programs=self._before.binaries,
         )
-
-
-def _directories_of(script: Path) -> list[str]:
-    try:
-        return _CHANGES_DIRECTORY.findall(script.read_text("utf-8", errors="replace"))
-    except OSError:
-        return []
 
 
 def _text_of(solution: Path) -> str:

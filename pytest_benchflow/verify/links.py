@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 
 from pytest_benchflow.verify.plan import Context, Plan
 from pytest_benchflow.verify.scan import Scan
@@ -11,10 +12,42 @@ from pytest_benchflow.verify.scan import Scan
 SYSTEM_TARGETS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt")
 
 
+#: Directories that a scan does not look into, and names that mean something to the tools that look for them.
+_NOT_SCANNED = re.compile(r"/node_modules/|\.git/(?:objects|refs)/")
+_MEANINGFUL = re.compile(
+    r"/(?:\.git|node_modules|(?:site|dist)-packages|[^/]+\.(?:dist|egg)-info)$|\.git/", re.IGNORECASE
+)
 _HIDDEN = ("/tests", "/verifier", "/solution", "/oracle", "/logs", "/proc", "/root")
 
 
 _HARMLESS_TARGETS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin"})
+
+
+def candidates_of_aliases(before: Scan, after: Scan, context: Context) -> list[str]:
+    """Return links that are new in the workspace and lead to some other place in it."""
+    top = context.workdir.rstrip("/") + "/"
+    return [
+        path
+        for path, target in sorted(after.links.items())
+        if before.links.get(path) != target and path.startswith(top) and resolved(path, after.links).startswith(top)
+    ]
+
+
+def aliases(
+    candidates: Collection[str], replaced: Collection[str], before: Scan, after: Scan, context: Context
+) -> list[str]:
+    """Return those of the links by which a tool finds other files under a name than a scan, which follows none.
+
+    They stand in the place of what the image has, have a name that a tool looks for, or lead to where no scan looks.
+    """
+    return [
+        path
+        for path in candidates
+        if (path in replaced and path not in before.links)
+        or _MEANINGFUL.search(path)
+        or (_NOT_SCANNED.search(resolved(path, after.links) + "/") and not _NOT_SCANNED.search(path))
+        or any(f"{place}/".startswith(f"{path}/") for place in (*context.tops, *context.programs))
+    ]
 
 
 def parents(path: str) -> Iterator[str]:

@@ -41,6 +41,8 @@ class Context:
     """Names of modules that the tests import."""
     own_modules: frozenset[str] = frozenset()
     """Names of modules that the tests bring along."""
+    places: frozenset[str] = frozenset()
+    """Directories that the tests name where they copy or run something: tests may come to stand in them."""
     programs: tuple[str, ...] = ()
     """Directories of programs that the agent may write to."""
     known_programs: frozenset[str] = frozenset()
@@ -51,6 +53,19 @@ class Context:
         """The sentences of the instruction: what only looks like a command is not what a task asks for."""
         lines = self.instruction.splitlines()
         return "\n".join(line for line in lines if not _COMMAND.search(line) and len(_PROSE.findall(line)) > 1)
+
+    def is_place_of_tests(self, directory: str) -> bool:
+        """Return whether tests stand in a directory or may come to stand in it."""
+        top = self.workdir.rstrip("/")
+        if directory == top or directory in self.places:
+            return True
+        parts = directory.removeprefix(top).split("/")
+        return any(re.fullmatch(r"tests?|test_\w+|\w+_tests?", part) for part in parts)
+
+    def asks_for(self, name: str) -> bool:
+        """Return whether the instruction or the solution speaks of `NAME.py`, or of a package `NAME/`."""
+        word = re.compile(rf"(?<![\w.-]){re.escape(name)}(?!\w)")
+        return any(map(word.search, (self.prose, self.solution)))
 
     def names(self, path: str) -> bool:
         """Return whether the instruction or the solution speaks of a file of this name, so that it is asked for."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import posixpath
 import re
 from collections.abc import Iterable
@@ -15,6 +16,7 @@ from pytest_benchflow.verify.plan import INCRIMINATING, Context, Plan
 from pytest_benchflow.verify.runner_config import (
     adds_only_harmless,
     is_harmless_ini,
+    is_harmless_toml,
     with_ini_of,
     with_scripts_of,
     with_toml_of,
@@ -83,7 +85,7 @@ def _decide_files(before: Scan, after: Scan, context: Context, plan: Plan) -> No
     for path, file in after.files.items():
         old = before.files.get(path)
         if (old is None or old.content != file.content) and path not in plan.remove:
-            _decide_file(path, old, file, context, plan, after)
+            _decide_file(path, old, file, context, plan, before, after)
     for path in after.facts:
         # Too large to be read, or no file: nothing that a tool should read by itself.
         if not path.endswith(".pyc") and before.facts.get(path) != after.facts[path]:
@@ -97,6 +99,8 @@ def _decide_files(before: Scan, after: Scan, context: Context, plan: Plan) -> No
         if gone and _is_guarded(path, context) and _matches(path, _TEST_CONFIG):
             plan.write[path] = old
     _decide_config_links(before, after, context, plan)
+    if context.hardening.does("clean_git"):
+        _decide_repositories(before, after, context, plan)
 
 
 def _decide_config_links(before: Scan, after: Scan, context: Context, plan: Plan) -> None:
@@ -104,7 +108,14 @@ def _decide_config_links(before: Scan, after: Scan, context: Context, plan: Plan
     for path, target in after.links.items():
         if before.links.get(path) == target or path in plan.remove:
             continue
-        if _matches(path, (*_TEST_CONFIG, *_CUSTOMIZE, *_BUILD_CONFIG, *_SHARED_CONFIG)) and _is_guarded(path, context):
+        if _is_git(path) and "/hooks/" in path:
+            # A project's own script, mostly; it may stay as any hook.
+            _ignore_hooks(context, plan)
+            continue
+        is_read = _matches(
+            path, (*_TEST_CONFIG, *_CUSTOMIZE, *_BUILD_CONFIG, *_SHARED_CONFIG, "entry_points.txt", "*.pth")
+        )
+        if (is_read or _is_git(path)) and _is_guarded(path, context):
             plan.drop(path)
             plan.report("planted_file", f"{path} was made a link to {target}, and was removed", path)
             if (old := before.files.get(path)) is not None:
@@ -129,34 +140,41 @@ def _is_guarded(path: str, context: Context) -> bool:
 
 
 def _is_git(path: str) -> bool:
-    return re.search(r"\.git/(?:config|hooks/|info/|modules/|worktrees/)", path) is not None
+    return re.search(r"\.git/(?:config|commondir|hooks/|info/|modules/|worktrees/)", path) is not None
 
 
 def _decide_file(
-    path: str, old: ScannedFile | None, file: ScannedFile, context: Context, plan: Plan, after: Scan
+    path: str,
+    old: ScannedFile | None,
+    file: ScannedFile,
+    context: Context,
+    plan: Plan,
+    before: Scan,
+    after: Scan,
 ) -> None:
     if not _is_guarded(path, context) or _in_packages(path, old):
         return
     name = posixpath.basename(path)
     if name == ".git":
         _decide_git_file(path, file, context, plan, after)
-    elif _is_git(path):
+    elif _is_git(path) and name != "commondir":
         _decide_git(path, old, file, context, plan)
     elif path.endswith(".pth"):
         _decide_pth(path, old, file, plan)
     elif name == "entry_points.txt":
-        _decide_entry_points(path, old, file, context, plan)
+        _decide_entry_points(path, old, file, before, context, plan)
     elif _matches(path, _CUSTOMIZE):
         plan.drop(path)
         plan.report("planted_file", f"{path} would run in every Python program; removed", path)
         if old is not None:
             plan.write[path] = old
     elif name == "__init__.py":
-        _decide_test_package(path, old, file, plan)
+        _decide_test_package(path, old, file, context, plan)
     elif path.startswith("/etc/profile.d/"):
         _decide_profile(path, file, plan)
     elif name.lstrip(".") in ("pytest.ini", "pytest.toml"):
-        if old is not None or not is_harmless_ini(file.text):
+        is_harmless = is_harmless_toml if name.endswith(".toml") else is_harmless_ini
+        if old is not None or not is_harmless(file.text):
             _put_back(path, old, file, context, plan)
     elif "/.cargo/" in path or _matches(path, _TEST_CONFIG):
         _put_back(path, old, file, context, plan)
@@ -166,12 +184,25 @@ def _decide_file(
         _decide_shared(path, old, file, context, plan)
 
 
-def _decide_test_package(path: str, old: ScannedFile | None, file: ScannedFile, plan: Plan) -> None:
-    """Take away code that pytest would run as the package of a directory with tests."""
-    lines = [line.strip() for line in file.text.splitlines()]
-    if old is None and any(line and not line.startswith("#") for line in lines) and INCRIMINATING.search(file.text):
-        plan.drop(path)
-        plan.report("planted_file", f"{path} runs with the tests of its directory; removed", path)
+def _decide_test_package(path: str, old: ScannedFile | None, file: ScannedFile, context: Context, plan: Plan) -> None:
+    """Take away code that pytest would run as the package of a directory with tests; the directory stays a package."""
+    if not context.is_place_of_tests(posixpath.dirname(path)) or not _has_code(file.text):
+        return
+    if posixpath.dirname(path) == context.workdir and (old is not None or context.names(path)):
+        return
+    plan.drop(path)
+    plan.write[path] = replace(file, content=b"") if old is None else old
+    if INCRIMINATING.search(file.text):
+        plan.report("planted_file", f"{path} runs with the tests of its directory; emptied", path)
+
+
+def _has_code(text: str) -> bool:
+    """Return whether a module does more than document itself and name constants."""
+    try:
+        body = ast.parse(text).body
+    except (SyntaxError, ValueError, RecursionError):
+        return True
+    return any(not (isinstance(node, ast.Expr | ast.Assign) and isinstance(node.value, ast.Constant)) for node in body)
 
 
 _ASSIGNMENT = re.compile(
@@ -253,6 +284,33 @@ def _difference(kept: str, text: str) -> str:
     return "\n".join(line for line in text.splitlines() if line not in lines)
 
 
+def _ignore_hooks(context: Context, plan: Plan) -> bool:
+    """Have git run no hooks, unless the task is about them; return whether it is not."""
+    is_work = re.search(r"\bhooks?\b", context.prose, re.IGNORECASE) is not None
+    plan.ignores_hooks |= not is_work
+    return not is_work
+
+
+def _decide_repositories(before: Scan, after: Scan, context: Context, plan: Plan) -> None:
+    """Treat what git takes for a repository like one whose directory is called `.git`."""
+    places = {posixpath.dirname(path) for path in (*after.files, *after.links) if posixpath.basename(path) == "HEAD"}
+    for path, file in after.files.items():
+        place, name = posixpath.split(path)
+        old = before.files.get(path)
+        if old is not None and old.content == file.content:
+            continue
+        if name == "commondir" and place in places:
+            if re.search(r"\.git/worktrees/[^/]+$", place) is None or file.text.strip() != "../..":
+                plan.drop(path)
+                plan.report("git", f"{path} had git read its configuration somewhere else; removed", path)
+        elif _is_git(path):
+            continue
+        elif (name == "config" and place in places) or (
+            posixpath.basename(place) == "hooks" and posixpath.dirname(place) in places
+        ):
+            _decide_git(path, old, file, context, plan)
+
+
 def _decide_git_file(path: str, file: ScannedFile, context: Context, plan: Plan, after: Scan) -> None:
     """Treat the directory that a `.git` file names like one of that name; it has to lie in the workspace."""
     match = re.match(r"gitdir:\s*(.+)", file.text)
@@ -261,7 +319,11 @@ def _decide_git_file(path: str, file: ScannedFile, context: Context, plan: Plan,
         plan.drop(path)
         plan.report("git", f"{path} led git to {place}; removed", path)
         return
-    plan.ignores_hooks = True
+    if f"{place}/config" not in after.files and not re.search(r"\.git/worktrees/[^/]+$", place):
+        plan.drop(path)
+        plan.report("git", f"{path} led git to {place}, which is no repository that can be looked at; removed", path)
+        return
+    _ignore_hooks(context, plan)
     for name in ("config", "config.worktree"):
         if (config := after.files.get(f"{place}/{name}")) is not None and not _is_git(config.path):
             _decide_git(config.path, None, config, context, plan)
@@ -269,10 +331,9 @@ def _decide_git_file(path: str, file: ScannedFile, context: Context, plan: Plan,
 
 def _decide_git(path: str, old: ScannedFile | None, file: ScannedFile, context: Context, plan: Plan) -> None:
     if "/hooks/" in path:
-        if not path.endswith(".sample"):
-            plan.ignores_hooks = True
-            if evidence := INCRIMINATING.search(file.text):
-                plan.report("git", f"the hook {path} has {evidence[0]!r} in it; it is not run", path)
+        is_ignored = not path.endswith(".sample") and _ignore_hooks(context, plan)
+        if is_ignored and (evidence := INCRIMINATING.search(file.text)):
+            plan.report("git", f"the hook {path} has {evidence[0]!r} in it; it is not run", path)
         return
     if path.endswith("/info/attributes"):
         plan.drop(path)
@@ -298,29 +359,36 @@ def _decide_pth(path: str, old: ScannedFile | None, file: ScannedFile, plan: Pla
             plan.write[path] = old
 
 
-def _decide_entry_points(path: str, old: ScannedFile | None, file: ScannedFile, context: Context, plan: Plan) -> None:
-    group = re.compile(r"^\s*\[\s*pytest11\s*\]", re.MULTILINE)
-    if not group.search(file.text) or (old is not None and group.search(old.text)):
+def _loads_plugins(text: str) -> bool:
+    """Return whether metadata names plugins of pytest, read as Python reads it."""
+    lines = [line.strip() for line in text.splitlines()]
+    return any(line.strip("[]") == "pytest11" for line in lines if line.startswith("[") and line.endswith("]"))
+
+
+def _decide_entry_points(
+    path: str, old: ScannedFile | None, file: ScannedFile, before: Scan, context: Context, plan: Plan
+) -> None:
+    if not _loads_plugins(file.text) or (old is not None and _loads_plugins(old.text)):
         return
     if re.search(r"pytest11|pytest[ -]plugin", context.prose, re.IGNORECASE):
         return
-    if "/site-packages/" in path and _is_known_plugin(path):
-        return
     plan.drop(path)
-    plan.report("planted_file", f"{path} makes pytest load a plugin of the agent's; removed", path)
     if old is not None:
         plan.write[path] = old
-
-
-def _is_known_plugin(path: str) -> bool:
-    """Return whether a plugin that the agent installed is one that many install with pip."""
     name = posixpath.basename(posixpath.dirname(path)).partition("-")[0].lower().replace("_", "-")
-    return name.startswith("pytest-") or name in (
-        "anyio",
-        "hypothesis",
-        "typeguard",
-        "syrupy",
-        "faker",
-        "respx",
-        "pytest",
-    )
+    if "/site-packages/" in path and _is_known_plugin(name):
+        # It comes along with much that agents install; only a project that asks for it needs it.
+        asked = [context.prose, context.solution, *(each.text for each in before.files.values())]
+        if any(re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text, re.IGNORECASE) for text in asked):
+            del plan.remove[path]
+            plan.write.pop(path, None)
+        return
+    plan.report("planted_file", f"{path} makes pytest load a plugin of the agent's; removed", path)
+
+
+_KNOWN_PLUGINS = frozenset({"anyio", "hypothesis", "typeguard", "syrupy", "faker", "respx", "pytest"})
+
+
+def _is_known_plugin(name: str) -> bool:
+    """Return whether a distribution is one that many install with pip."""
+    return name.startswith("pytest-") or name in _KNOWN_PLUGINS

@@ -9,6 +9,8 @@ import re
 import tomllib
 from collections.abc import Mapping
 
+from iniconfig import IniConfig, ParseError
+
 from pytest_benchflow.verify.scan import ScannedFile
 
 _PACKAGE_KEYS = ("jest", "mocha", "ava", "nyc", "c8", "tap", "vitest")
@@ -16,7 +18,7 @@ _PACKAGE_KEYS = ("jest", "mocha", "ava", "nyc", "c8", "tap", "vitest")
 
 #: Settings of pytest that load nothing and leave nothing out.
 _HARMLESS_KEYS = frozenset(
-    {"testpaths", "minversion", "markers", "asyncio_mode", "asyncio_default_fixture_loop_scope", "xfail_strict"}
+    {"minversion", "markers", "asyncio_mode", "asyncio_default_fixture_loop_scope", "xfail_strict"}
     | {"console_output_style", "log_cli", "log_level", "log_cli_level", "timeout", "addopts", "pythonpath"}
 )
 
@@ -28,19 +30,25 @@ _HARMLESS_OPTION = re.compile(
 
 
 def is_harmless_ini(text: str) -> bool:
-    """Return whether a configuration of pytest's own only says how to print and where tests are."""
-    try:
-        if re.search(r"^\s*\[(?:tool\.)?pytest\]\s*$", text, re.MULTILINE) is None and "[" in text:
-            return False
-        parser = configparser.RawConfigParser(allow_no_value=True)
-        parser.read_string(text)
-        settings = {key: value or "" for name in parser.sections() for key, value in parser[name].items()}
-    except configparser.Error:
+    """Return whether a pytest.ini only says how to print and where tests are."""
+    sections = _sections_for_pytest(text)
+    if sections is None or not {*sections} <= {"pytest"}:
         return False
-    return are_harmless_settings(settings)
+    return are_harmless_settings(sections.get("pytest", {}))
+
+
+def is_harmless_toml(text: str) -> bool:
+    """Return whether a pytest.toml only says how to print and where tests are."""
+    try:
+        data = tomllib.loads(text)
+    except ValueError:
+        return False
+    return {*data} <= {"pytest"} and are_harmless_settings(_table(data.get("pytest")))
 
 
 def are_harmless_settings(settings: Mapping[str, object]) -> bool:
+    """Return whether settings of pytest load nothing, and leave out no tests."""
+    settings = {key: value for key, value in settings.items() if key != "testpaths" or not _names_tests(value)}
     if not {*settings} <= _HARMLESS_KEYS:
         return False
     options = settings.get("addopts", "")
@@ -48,6 +56,11 @@ def are_harmless_settings(settings: Mapping[str, object]) -> bool:
     paths = settings.get("pythonpath", "")
     places = paths.split() if isinstance(paths, str) else [str(place) for place in _list(paths)]
     return all(map(_HARMLESS_OPTION.fullmatch, words)) and {*places} <= {".", "src", "lib"}
+
+
+def _names_tests(value: object) -> bool:
+    words = value.split() if isinstance(value, str) else [str(word) for word in _list(value)]
+    return {*words} <= {"tests", "test", "."}
 
 
 def _list(value: object) -> list[object]:
@@ -64,7 +77,9 @@ def adds_only_harmless(old: ScannedFile | None, file: ScannedFile) -> bool:
             pytest = _table(_table(tool).get("pytest"))
             return {*_table(tool)} <= {"pytest"} and are_harmless_settings(_table(pytest.get("ini_options", pytest)))
         sections = _ini(file.text)
-        return all("coverage" not in name and are_harmless_settings(values) for name, values in sections.items())
+        if any("coverage" in name for name in sections):
+            return False
+        return all(are_harmless_settings(values) for name, values in sections.items())
     except (ValueError, configparser.Error):
         return False
 
@@ -174,6 +189,18 @@ def with_ini_of(old: ScannedFile | None, file: ScannedFile) -> str | None:
 
 
 def _ini(text: str) -> dict[str, dict[str, str]]:
+    """Return the sections that say how tests run, as pytest reads them and, for coverage, as Python does."""
     parser = configparser.RawConfigParser(strict=False, allow_no_value=True)
-    parser.read_string(text)
-    return {name: dict(parser[name]) for name in parser.sections() if name.strip() in _INI_OF_TESTS}
+    parser.read_string("\n".join(text.splitlines()))
+    sections = {name: dict(parser[name]) for name in parser.sections() if name.strip() in _INI_OF_TESTS}
+    for_pytest = _sections_for_pytest(text) or {}
+    return sections | {f"{name} for pytest": for_pytest[name] for name in _INI_OF_TESTS & {*for_pytest}}
+
+
+def _sections_for_pytest(text: str) -> dict[str, dict[str, str]] | None:
+    """Return all sections as pytest sees them, None for a file that it refuses."""
+    try:
+        config = IniConfig("", text.replace("\r\n", "\n").replace("\r", "\n"))
+    except ParseError:
+        return None
+    return {section.name: dict(section.items()) for section in config}

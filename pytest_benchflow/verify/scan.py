@@ -33,13 +33,14 @@ NAMES = (
     *("pyproject.toml", ".coveragerc", "setup.py", "noxfile.py", "hatch.toml", "flit.ini", "MANIFEST.in"),
     *("Makefile", "makefile", "GNUmakefile", "package.json", ".npmrc", ".mocharc*", "jest.config*"),
     *("vitest.config*", "ava.config*", "karma.conf*", ".nycrc*", ".taprc", "uv.toml", "pip.conf", "pip.ini"),
-    *("sitecustomize.*", "usercustomize.*", ".git", "config"),
+    *("sitecustomize.*", "usercustomize.*", "pyvenv.cfg", "requirements*.txt"),
+    *(".git", "config", "HEAD", "commondir"),
 )
 _PATHS = (
     "*/bin/python*",
-    *("*/site-packages/*.pth", "*/dist-packages/*.pth", "*-info/entry_points.txt"),
+    *("*/site-packages/*.pth", "*/dist-packages/*.pth"),
     *("*.git/config", "*.git/config.worktree", "*.git/modules/*/config", "*.git/worktrees/*/config*"),
-    *("*.git/hooks/*", "*.git/info/attributes", "*/.cargo/config", "*/.cargo/config.toml"),
+    *("*/hooks/*", "*.git/info/attributes", "*/.cargo/config", "*/.cargo/config.toml"),
 )
 
 # Paths with line ends are left out here: `odd` has those. Everything goes out through one base64, the archive last.
@@ -109,7 +110,9 @@ done
 IFS=: read -r -d '' -a words < <(printf '%s\0' "${{NODE_PATH:-}}")
 for d in "${{words[@]}}"; do case $d in /*) programs+=("$d") ;; esac; done
 IFS=: read -r -d '' -a words < <(printf '%s\0' "${{PYTHONPATH:-}}")
-for d in "${{words[@]}}"; do case $d in /*) tops+=("${{d%/}}") ;; esac; done
+for d in "${{words[@]}}"; do
+  case $d in '') ;; /*) tops+=("${{d%/}}") ;; *) tops+=("${{roots[0]}}/${{d#./}}") ;; esac
+done
 """
 
 _FACTS = r"""
@@ -244,6 +247,8 @@ async def scan(
             *(f"-name {shlex.quote(name)}" for name in NAMES),
             *(f"-path {shlex.quote(path)}" for path in _PATHS),
             "'(' -name __init__.py ! -path '*/site-packages/*' ')'",
+            # Names of directories with metadata are compared without regard to case.
+            "-ipath '*-info/entry_points.txt'",
         ]
     )
     blocks = MAX_CONTENT_BYTES // 512

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-import ast
 import posixpath
 import re
 import sys
-from collections.abc import Iterable
-from pathlib import Path
 
 from pytest_benchflow.verify.known_names import ALWAYS_IMPORTED, PROGRAMS, PYTEST_FAMILY
 from pytest_benchflow.verify.links import SYSTEM_TARGETS, resolved
 from pytest_benchflow.verify.plan import INCRIMINATING, Context, Plan
 from pytest_benchflow.verify.scan import Scan
 
+#: Names that badly made packages install and that every project has.
+_ANYBODYS = frozenset(
+    {"test", "tests", "doc", "docs", "example", "examples", "script", "scripts", "src", "lib", "bin", "build", "app"}
+    | {"util", "utils", "tool", "tools", "config", "data", "benchmark", "benchmarks", "common", "core", "main"}
+)
+
 
 def decide_modules(before: Scan, after: Scan, context: Context, plan: Plan) -> None:
     """Take away what Python would import from the workspace in place of a module of the verifier's."""
     tests = context.imports | PYTEST_FAMILY
+    installed = before.packages - _ANYBODYS
     new_links = {path for path in after.links if path not in before.links}
     for path in sorted((after.modules - before.modules) | new_links):
         top = next((top for top in context.tops if path.startswith(top.rstrip("/") + "/")), None)
@@ -29,14 +33,28 @@ def decide_modules(before: Scan, after: Scan, context: Context, plan: Plan) -> N
         name = first.partition(".")[0]
         if first == name and not rest and path not in new_links:
             continue
-        is_stdlib = name in sys.stdlib_module_names
-        is_package = name in after.packages or name in before.packages
-        if not (is_stdlib or name in PYTEST_FAMILY or (is_package and name in context.imports)):
-            continue
         root = f"{top.rstrip('/')}/{first}"
+        if not _hides(name, root, path, installed, before, after, context):
+            continue
         plan.drop(root)
         if name in tests or name in ALWAYS_IMPORTED:
             plan.report("shadowing_module", f"{root} stands in the place of the module {name!r}; removed", root)
+
+
+def _hides(
+    name: str, root: str, path: str, installed: frozenset[str], before: Scan, after: Scan, context: Context
+) -> bool:
+    """Return whether a module is in the place of one that a verifier, or what it imports, means by that name."""
+    if name in PYTEST_FAMILY:
+        return True
+    if context.asks_for(f"{name}/" if posixpath.basename(root) == name else posixpath.basename(root)):
+        return False
+    if name in sys.stdlib_module_names or name in installed:
+        return True
+    module = f"{posixpath.dirname(root)}/{name}.py"
+    if path != module and module in before.modules and module in after.modules:
+        return True
+    return name in context.own_modules
 
 
 def decide_programs(before: Scan, after: Scan, context: Context, plan: Plan) -> None:
@@ -77,22 +95,3 @@ def _is_of_venv(path: str, after: Scan) -> bool:
     directory = re.escape(posixpath.dirname(path))
     script = rf"#!{directory}/python[\d.]*\n(?:#.*\n)*(?:import (?:re|sys)\n)+from [\w.]+ import \w+\n"
     return re.match(script, text) is not None and INCRIMINATING.search(text) is None
-
-
-def imported_names(directories: Iterable[Path]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the names of modules that Python files of the tests import, and of those that they bring along."""
-    imports: set[str] = set()
-    own: set[str] = set()
-    for directory in directories:
-        for path in sorted(directory.rglob("*.py"))[:200]:
-            own.add(path.stem)
-            try:
-                tree = ast.parse(path.read_bytes())
-            except (SyntaxError, ValueError, OSError, RecursionError):
-                continue
-            for node in ast.walk(tree):
-                if isinstance(node, ast.Import):
-                    imports |= {alias.name.partition(".")[0] for alias in node.names}
-                elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                    imports.add(node.module.partition(".")[0])
-    return frozenset(imports), frozenset(own)

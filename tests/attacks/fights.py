@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 import catalogue_harness  # noqa: F401 - fills the list
+import catalogue_indirect  # noqa: F401
 import catalogue_python  # noqa: F401
 import catalogue_shell  # noqa: F401
 from arena import Fight
@@ -29,6 +30,8 @@ CHOSEN = frozenset(
     leader-is-a-zombie forks-ahead forged-mark holds-the-directory-open started-again-by-a-service
     asks-for-a-file says-that-it-passed
     conftest-for-the-next-step round-plants-a-conftest separate-conftest
+    tests-link-to-packages venv-programs-are-a-link ini-with-other-line-ends package-of-tests-with-hidden-code
+    metadata-is-a-link shadow-what-pytest-needs package-before-a-module git-common-directory git-hooks-are-links
     """.split()  # noqa: SIM905
 )
 CHOSEN_CONTROLS = {"conftest-beside-tests", "shadow-json-inline", "git-fsmonitor", "answer-is-a-link"}

@@ -77,6 +77,12 @@ VERIFIERS: dict[str, dict[str, str]] = {
         "python3 -m pytest -q -rA tests/test_answer.py\n" + _SCORE,
         "test_answer.py": _TEST_ANSWER,
     },
+    # No directory is named, so that configuration decides what is collected.
+    "pytest-bare": {
+        "test.sh": "cd /app\nmkdir -p tests\ncp /tests/test_answer.py tests/test_hidden_answer.py\npytest -q\n"
+        + _SCORE,
+        "test_answer.py": _TEST_ANSWER,
+    },
     "pytest-ctrf": {
         "test.sh": "cd /app\npytest -q --ctrf /logs/verifier/ctrf.json /tests/test_answer.py\n" + _SCORE,
         "test_answer.py": _TEST_ANSWER,
@@ -84,6 +90,12 @@ VERIFIERS: dict[str, dict[str, str]] = {
     "script": {"test.sh": "cd /app\npython3 /tests/check.py\n", "check.py": _CHECK},
     # A program on standard input or behind -c has the working directory on its path.
     "inline": {"test.sh": f"cd /app\npython3 - <<'END'\n{_CHECK}\nEND\n"},
+    "inline-package": {"test.sh": f"cd /app\npython3 - <<'END'\nimport pygments\n{_CHECK}\nEND\n"},
+    "inline-below": {"test.sh": f"TOP=/app\ncd \"$TOP/work\"\npython3 - <<'END'\n{_CHECK}\nEND\n"},
+    "inline-helper": {
+        "test.sh": "cd /app\nPYTHONPATH=/tests python3 -c 'import helpers; helpers.score()'\n",
+        "helpers.py": "def score():\n    " + _CHECK.strip().replace("\n", "\n    ") + "\n",
+    },
     "toolkit": {"test.sh": "cd /app\npython3 /tests/check.py\n", "check.py": _TOOLKIT_CHECK},
     "shell": {
         "test.sh": 'cd /app\n[ "$(cat answer.txt)" = "$(cat /tests/expected.txt)" ] && diff -q answer.txt /tests/expected.txt\n'
@@ -105,6 +117,7 @@ VERIFIERS: dict[str, dict[str, str]] = {
         "git diff HEAD >/tmp/diff\ngit log -p -1 --stat >/tmp/log\ngit stash -q 2>/dev/null\ngit checkout -q -- . \n"
         "git show HEAD:answer.txt | cmp -s - /tests/expected.txt || cmp -s answer.txt /tests/expected.txt\n" + _SCORE,
     },
+    "make-below": {"test.sh": "make -s -C /app/build check\n" + _SCORE},
     "make": {"test.sh": "make -s -C /app check\n" + _SCORE},
     "node": {
         "test.sh": "cd /app\nnode /tests/check.js\n",

@@ -55,6 +55,22 @@ def plan_for(before: Scan, after: Scan, instruction: str = "Do it.", solution: s
         ("/app/Makefile", "all:\n\ttrue\n", False, False),
         ("/app/pkg/tests/__init__.py", "", False, False),
         ("/app/tests/__init__.py", EVIL, True, True),
+        ("/app/tests/__init__.py", "exec('1')\n", True, False),
+        ("/app/tests/__init__.py", '"""Tests."""\n\nTIMEOUT = 3\n', False, False),
+        ("/app/product/__init__.py", "from product.core import run\n", False, False),
+        ("/app/pytest.ini", "[pytest]\nmarkers = x\faddopts = -p evil\n", True, False),
+        ("/app/pytest.ini", "[pytest]\ntestpaths = suite\n", True, False),
+        ("/app/pytest.toml", '[pytest]\nmarkers = ["x"]\n  addopts = ["-p", "evil"]\n', True, False),
+        ("/app/pytest.toml", '[pytest]\naddopts = ["-q"]\n', False, False),
+        ("/app/tox.ini", "[pytest]# ]\naddopts = -p evil\n", True, True),
+        ("/app/x-1.Dist-Info/entry_points.txt", "[[pytest11]]\nx = x\n", True, True),
+        (
+            "/app/.venv/lib/python3.13/site-packages/anyio-4.dist-info/entry_points.txt",
+            "[pytest11]\nx = x\n",
+            True,
+            False,
+        ),
+        ("/app/.git/commondir", "../elsewhere\n", False, False),
     ],
 )
 def test_new_files(path: str, text: str, is_removed: bool, is_reported: bool) -> None:
