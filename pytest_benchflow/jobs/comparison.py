@@ -47,7 +47,7 @@ class Difference(_Record):
     before: float
     after: float
     difference: float
-    interval: tuple[float, float] | None = Field(description="95 %; null for a single task with several trials")
+    interval: tuple[float, float] | None = Field(description="95%; null for a single task with several trials")
     p_value: float
     test: str
     verdict: Verdict
@@ -188,7 +188,7 @@ def comparison_lines(comparison: Comparison) -> list[str]:
 
 def _sentence(one: Difference) -> str:
     word = "pass rate" if one.measure == "pass_rate" else "mean reward"
-    interval = "" if one.interval is None else f" (95 % interval {one.interval[0]:+.2f} to {one.interval[1]:+.2f})"
+    interval = "" if one.interval is None else f" (95% interval {one.interval[0]:+.2f} to {one.interval[1]:+.2f})"
     text = (
         f"{one.verdict}: {word} {one.before:.2f} → {one.after:.2f}, {one.difference:+.2f}{interval}, "
         f"p = {one.p_value:.2g}, {one.test}, {counted(one.tasks, 'task')}"

@@ -74,11 +74,11 @@ _FILTERS = ("agent", "model", "scene", "task", "tag", "category", "difficulty", 
 
 METRICS: Mapping[str, str] = {
     "pass_rate": "passed of those that were scored",
-    "pass_rate_low": "lower end of its 95 % interval",
-    "pass_rate_high": "upper end of its 95 % interval",
+    "pass_rate_low": "lower end of its 95% interval",
+    "pass_rate_high": "upper end of its 95% interval",
     "mean_reward": "mean reward of those",
-    "mean_reward_low": "lower end of its 95 % interval",
-    "mean_reward_high": "upper end of its 95 % interval",
+    "mean_reward_low": "lower end of its 95% interval",
+    "mean_reward_high": "upper end of its 95% interval",
     "rollouts": "rollouts that ran",
     "passed": "rollouts that passed",
     "failed": "rollouts whose reward is too low",
@@ -93,8 +93,8 @@ METRICS: Mapping[str, str] = {
 """Every metric, and what it is."""
 REGRESSIONS: Mapping[str, str] = {
     "regression": "how much lower the pass rate is than the baseline's, over the tasks of both",
-    "regression_low": "lower end of its 95 % interval: above 0, the regression is certain",
-    "regression_high": "upper end of its 95 % interval",
+    "regression_low": "lower end of its 95% interval: above 0, the regression is certain",
+    "regression_high": "upper end of its 95% interval",
     "reward_regression": "the same of the mean reward",
 }
 """Those that compare with a baseline."""

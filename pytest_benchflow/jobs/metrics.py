@@ -87,7 +87,7 @@ class Tally:
 
     @property
     def pass_rate_interval(self) -> tuple[float, float] | None:
-        """The 95 % interval of the pass rate, clustered by task where trials repeat."""
+        """The 95% interval of the pass rate, clustered by task where trials repeat."""
         passed = self._by_task("passed")
         return rate_interval([(len(passed.get(task, ())), len(all_)) for task, all_ in self._scored_by_task.items()])
 
@@ -98,7 +98,7 @@ class Tally:
 
     @property
     def mean_reward_interval(self) -> tuple[float, float] | None:
-        """The 95 % interval of the mean reward, over tasks."""
+        """The 95% interval of the mean reward, over tasks."""
         return mean_interval(
             [
                 [result.reward for result in members if result.reward is not None]

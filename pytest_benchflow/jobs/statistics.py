@@ -68,7 +68,7 @@ def _t_within(t: float, degrees: int) -> float:
 
 
 def wilson_interval(passed: float, total: float, z: float | None = None) -> Interval:
-    """Return the 95 % Wilson score interval of a pass rate; `total` may be an effective sample size."""
+    """Return the 95% Wilson score interval of a pass rate; `total` may be an effective sample size."""
     if total == 0:
         return 0.0, 1.0
     z = normal_quantile() if z is None else z
@@ -79,7 +79,7 @@ def wilson_interval(passed: float, total: float, z: float | None = None) -> Inte
 
 
 def rate_interval(tasks: Sequence[tuple[int, int]]) -> Interval | None:
-    """Return the 95 % interval of a pass rate from the passed and all trials of each task.
+    """Return the 95% interval of a pass rate from the passed and all trials of each task.
 
     Wilson's, over an effective number of trials: all of them if trials of a task are as different as those of others,
     one per task if they are all alike. Of a single task it is the rate of that task's trials.
@@ -100,7 +100,7 @@ def rate_interval(tasks: Sequence[tuple[int, int]]) -> Interval | None:
 
 
 def mean_interval(tasks: Sequence[Sequence[float]]) -> Interval | None:
-    """Return a 95 % interval of the mean of all values, which come in one list per task.
+    """Return a 95% interval of the mean of all values, which come in one list per task.
 
     Student's t over tasks. Few tasks often have equal rewards by chance, so the variance is never taken for less than
     with two more tasks at either end of the scale, which is 0 to 1 unless the values go further.
@@ -207,14 +207,14 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def paired_rate_interval(worse: int, better: int, pairs: int) -> Interval:
-    """Return the 95 % interval of a difference of pass rates over pairs of one trial each (Bonett and Price)."""
+    """Return the 95% interval of a difference of pass rates over pairs of one trial each (Bonett and Price)."""
     up, down = (better + 1) / (pairs + 2), (worse + 1) / (pairs + 2)
     half = normal_quantile() * math.sqrt((up + down - (up - down) ** 2) / (pairs + 2))
     return max(-1.0, up - down - half), min(1.0, up - down + half)
 
 
 def paired_interval(differences: Sequence[float], floors: Sequence[float]) -> Interval | None:
-    """Return the 95 % interval of a mean difference over tasks, None of fewer than two.
+    """Return the 95% interval of a mean difference over tasks, None of fewer than two.
 
     Student's t; `floors` are the variances that chance alone gives each difference, and the whole is never taken for
     steadier than they are together.

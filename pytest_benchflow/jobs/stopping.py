@@ -47,7 +47,7 @@ class EarlyVerdict:
     confidence: float
 
     def __str__(self) -> str:
-        return f"certain to {self.confidence * 100:g} % after {self.seen} of {self.population}"
+        return f"certain to {self.confidence * 100:g}% after {self.seen} of {self.population}"
 
 
 class Saved(BaseModel):

@@ -34,7 +34,7 @@ class GateVerdict(BaseModel):
     outcome: Verdict
     value: float | None = None
     interval: tuple[float, float] | None = Field(
-        default=None, description="95 % interval of the value, where it has one"
+        default=None, description="95% interval of the value, where it has one"
     )
     rollouts: int = Field(default=0, description="how many rollouts it is about")
     unknown: int = Field(default=0, description="how many of them have no outcome")
@@ -274,7 +274,7 @@ def _shown(metric: str, value: float, interval: tuple[float, float] | None, tall
     if metric == "pass_rate":
         details.append(f"{tally.n('passed')} of {len(tally.scored)}")
     if interval is not None:
-        details.append(f"95 % interval {interval[0]:.2f} to {interval[1]:.2f}")
+        details.append(f"95% interval {interval[0]:.2f} to {interval[1]:.2f}")
     return number + (f" ({', '.join(details)})" if details else "")
 
 

@@ -44,7 +44,7 @@ def violations(browser: Browser) -> list[str]:
 def test_the_overview_says_what_came_out(browser: Browser, page: str) -> None:
     browser.open(page)
     cards = dict(zip(browser.texts(".card dt"), browser.texts(".card dd:first-of-type"), strict=True))
-    assert cards["Pass rate"] == "56 %"
+    assert cards["Pass rate"] == "56%"
     assert (cards["Rollouts"], cards["Errors"]) == ("10", "1")
     assert browser.texts(".outcomes .legend a") == ["5 passed", "4 failed", "1 error"]
     assert [text.startswith("gemini / flash") for text in browser.texts("table.groups td.name")].count(True) == 1

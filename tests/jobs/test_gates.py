@@ -220,6 +220,6 @@ def test_a_baseline_gives_regressions_a_meaning() -> None:
 def test_lines_are_aligned_and_say_why() -> None:
     lines = gate_lines(evaluate(read_gates(["pass_rate >= 0.5", "pass_rate[agent='x'] >= 1"]), MIXED))
     assert lines == [
-        "gate passed  pass_rate >= 0.5: 0.5 (2 of 4, 95 % interval 0.15 to 0.85)",
+        "gate passed  pass_rate >= 0.5: 0.5 (2 of 4, 95% interval 0.15 to 0.85)",
         "gate error   pass_rate[agent='x'] >= 1: no rollout has agent='x'; known: codex, gemini",
     ]

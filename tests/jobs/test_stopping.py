@@ -165,7 +165,7 @@ def test_only_an_unbroken_beginning_speaks_for_the_rest() -> None:
     rule.learn(ended(rows[0]))
     reason = rule.refusal(CONFIG)
     assert reason is not None
-    assert "certain to 95 %" in str(reason)
+    assert "certain to 95%" in str(reason)
 
 
 def test_errors_speak_neither_for_nor_against() -> None:
@@ -187,7 +187,7 @@ def test_a_verdict_that_was_reached_early_stays() -> None:
     tests = early_verdicts(gates, [*outcomes, *held], 0.95)
     (verdict,) = evaluate(gates, [*outcomes, *held], rest=rest, tests=tests)
     assert verdict.outcome == "passed"
-    assert "so far, certain to 95 % after" in verdict.message
+    assert "so far, certain to 95% after" in verdict.message
     assert evaluate(gates, [*outcomes, *held], rest=rest)[0].outcome == "undecided"
 
 

@@ -59,7 +59,7 @@ const icon = (name) =>
 const isKnown = (value) => value !== null && value !== undefined;
 const fixed = (n, digits = 2) => (isKnown(n) ? Number(n).toFixed(digits) : "–");
 const reward = (n) => (isKnown(n) ? String(Math.round(n * 1000) / 1000) : "–");
-const percent = (n) => (isKnown(n) ? `${Math.round(n * 100)} %` : "–");
+const percent = (n) => (isKnown(n) ? `${Math.round(n * 100)}%` : "–");
 const count = (n) => (isKnown(n) ? Math.round(n).toLocaleString("en-US") : "–");
 const plural = (n, noun) => `${count(n)} ${noun}${n === 1 ? "" : "s"}`;
 const clock = (iso) =>
