@@ -71,7 +71,7 @@ class Judgement:
         if self.n_unpaid:
             lines.append(f"budget: {counted(self.n_unpaid, 'rollout')} did not start, because the money is spent")
         if self.saved is not None:
-            lines.append(_saving(self.saved))
+            lines.append(saved_words(self.saved))
         return [*lines, *self._last()]
 
     def _last(self) -> list[str]:
@@ -125,7 +125,8 @@ def judge(
     )
 
 
-def _saving(saved: Saved) -> str:
+def saved_words(saved: Saved) -> str:
+    """Say what did not have to run."""
     cost = "" if not saved.cost_usd else f"${saved.cost_usd:.2f} and "
     return (
         f"decided early: {saved.rollouts} of {counted(saved.of, 'rollout')} did not have to start, "

@@ -10,7 +10,7 @@ import pytest
 from needs import lacks_browser
 from page_job import write_job
 
-from pytest_benchflow.jobs import GateVerdict, compare
+from pytest_benchflow.jobs import GateVerdict, Saved, compare
 from pytest_benchflow.reporting import read_report, write_html
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ def page(job: Path) -> str:
     file = job.with_suffix(".html")
     report = read_report(job)
     gate = GateVerdict(gate="pass_rate >= 0.9", outcome="failed", value=0.56, message="0.56 (5 of 9)")
+    saved = Saved(rollouts=4, of=14, cost_usd=0.2, seconds=90)
     baseline = compare(report.rollouts, report.rollouts)
-    write_html(report.model_copy(update={"gates": [gate], "baseline": baseline}), file)
+    known = {"gates": [gate], "baseline": baseline, "missing": ["tasks/lost/task.toml::gemini"], "saved": saved}
+    write_html(report.model_copy(update=known), file)
     return file.as_uri()

@@ -11,7 +11,7 @@ import pytest
 from page_job import HOSTILE, write_job
 from selenium.webdriver import Keys
 
-from pytest_benchflow.reporting import ComparedJobs, read_report, write_comparison
+from pytest_benchflow.reporting import ComparedJobs, read_report, write_comparison, write_html
 
 if TYPE_CHECKING:
     from driver import Browser
@@ -48,8 +48,11 @@ def test_the_overview_says_what_came_out(browser: Browser, page: str) -> None:
     assert (cards["Rollouts"], cards["Errors"]) == ("10", "1")
     assert browser.texts(".outcomes .legend a") == ["5 passed", "4 failed", "1 error"]
     assert [text.startswith("gemini / flash") for text in browser.texts("table.groups td.name")].count(True) == 1
-    assert "1 rollout tripped a defence: cheater" in browser.texts(".alert")[0]
+    lost, cheated = browser.texts(".alert")
+    assert lost == "1 rollout never rantasks/lost/task.toml::gemini"
+    assert "1 rollout tripped a defence: cheater" in cheated
     assert browser.texts("[aria-labelledby=gates] td") == ["fails", "pass_rate >= 0.9", "0.56 (5 of 9)"]
+    assert browser.texts("[aria-labelledby=gates] .sub")[0].startswith("decided early: 4 of 14 rollouts")
     assert "no evidence" in browser.texts("[aria-labelledby=verdicts] .chip")
     assert len(rows(browser)) == 10
     assert browser.run("return document.title") == "nightly"
@@ -76,9 +79,9 @@ def test_rollouts_are_searched_filtered_and_sorted_and_the_address_keeps_it(brow
     assert browser.wait("#search").get_property("value") == "sql"
     browser.open(f"{page}#/?group=codex+%2F+mini")
     browser.all("table.rollouts th button")[3].click()
-    assert browser.texts("table.rollouts td:nth-child(4)") == ["0.25", "0.5", "0.5", "1"]
+    assert browser.texts("table.rollouts td:nth-child(4)") == ["0.25", "0.50", "0.50", "1.00"]
     browser.all("table.rollouts th button")[3].click()
-    assert browser.texts("table.rollouts td:nth-child(4)") == ["1", "0.5", "0.5", "0.25"]
+    assert browser.texts("table.rollouts td:nth-child(4)") == ["1.00", "0.50", "0.50", "0.25"]
     browser.open(f"{page}#/?q=nothing+like+this")
     assert browser.texts("table.rollouts tbody td") == ["No rollout matches."]
 
@@ -177,6 +180,36 @@ def test_a_phone_shows_all_without_scrolling_sideways(browser: Browser, page: st
     browser.open(f"{page}{address}", width=360, height=740)
     browser.run("for (const each of document.querySelectorAll('details')) each.open = true")
     assert browser.run("return document.documentElement.scrollWidth") == 360
+    wide = "return [...document.querySelectorAll('.scroll')].filter((each) => each.scrollWidth > each.clientWidth)"
+    assert browser.run(f"{wide}.map((each) => each.ariaLabel)") == ([] if address else ["Tasks by agent"])
+
+
+def test_a_dark_page_is_printed_dark_on_light(browser: Browser, page: str) -> None:
+    browser.open(page, dark=True)
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    ink = browser.run("return getComputedStyle(document.body).color")
+    browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    assert ink == "rgb(22, 25, 29)"
+
+
+def test_of_many_agents_some_are_shown_first(browser: Browser, job: Path) -> None:
+    report = read_report(job)
+    many = [group.model_copy(update={"model": f"m{n}"}) for n in range(10) for group in report.summary]
+    file = job.parent / "many.html"
+    write_html(report.model_copy(update={"summary": many}), file)
+    browser.open(file.as_uri())
+    shown = "return [...document.querySelectorAll('table.groups tbody tr')].filter((each) => !each.hidden).length"
+    assert browser.run(shown) == 16
+    browser.wait("button.more", "Show all 30").click()
+    assert browser.run(shown) == 30
+    assert browser.texts("[aria-labelledby=rewards] .legend span")[-1].endswith(" others")
+
+
+def test_a_report_without_rollouts_says_so(browser: Browser, job: Path, tmp_path: Path) -> None:
+    report = read_report(job)
+    write_html(report.model_copy(update={"rollouts": [], "summary": []}), tmp_path / "empty.html")
+    browser.open((tmp_path / "empty.html").as_uri())
+    assert browser.texts("main .empty") == ["This report has no rollouts."]
 
 
 def hostile_id(browser: Browser) -> str:

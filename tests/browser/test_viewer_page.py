@@ -60,7 +60,7 @@ def test_a_running_job_is_followed_without_loading_the_page_again(browser: Brows
     browser.wait("#live", "1 running")
     browser.wait("table.rollouts .chip.running")
     browser.go("#/rollout/later")
-    browser.wait("main", "There is no trajectory")
+    browser.wait("main", "Nothing has happened yet")
     (later / "trajectory").mkdir()
     trajectory = later / "trajectory/acp_trajectory.jsonl"
     words = [{"type": "agent_message", "seq": n, "text": f"word {n}", "ts": float(n)} for n in (1, 2)]

@@ -32,11 +32,20 @@ def overview_of(report: Report, title: str) -> dict[str, Json]:
         "job_dir": report.job_dir,
         "gates": [gate.model_dump(mode="json") for gate in report.gates],
         "baseline": None if report.baseline is None else report.baseline.model_dump(mode="json"),
+        "saved": _saved(report),
         "missing": [*report.missing],
         "totals": _totals(report.rollouts),
         "groups": [group.model_dump(mode="json") for group in report.summary],
         "rollouts": [row_of(number, entry) for number, entry in enumerate(report.rollouts)],
     }
+
+
+def _saved(report: Report) -> str | None:
+    if report.saved is None:
+        return None
+    from pytest_benchflow.reporting.judgement import saved_words
+
+    return saved_words(report.saved)
 
 
 def _totals(entries: Sequence[Entry]) -> dict[str, Json]:

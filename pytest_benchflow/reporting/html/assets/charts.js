@@ -8,8 +8,14 @@ const axis = (x1, y1, x2, y2, kind = "axis") => s("line", { class: kind, x1, y1,
 const label = (x, y, text, anchor = "start") => s("text", { x, y, "text-anchor": anchor }, text);
 const chart = (title, ...parts) =>
   s("svg", { class: "chart", viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": title }, parts);
-const groupLegend = () =>
-  groups.length > 1 ? legend(groups.slice(0, 8).map((name) => [name, colourOf(name)])) : null;
+const isNamed = (name) => groups.length <= COLOURED + 1 || groups.indexOf(name) < COLOURED;
+function groupLegend() {
+  if (groups.length < 2) return null;
+  const named = groups.filter(isNamed);
+  const others = groups.length - named.length;
+  const pairs = named.map((name) => [name, colourOf(name)]);
+  return legend(others ? [...pairs, [`${others} others`, `var(--g${COLOURED})`]] : pairs);
+}
 
 const isScored = (row) => typeof row.reward === "number";
 function rewardRange(rows) {
@@ -20,12 +26,13 @@ function rewardRange(rows) {
 const BINS = 11;
 function rewardChart() {
   const scored = report.rollouts.filter(isScored);
-  if (!scored.length) return null;
+  if (scored.length < 2) return null;
   const [low, high] = rewardRange(scored);
   const bins = Array.from({ length: BINS }, () => new Map());
   for (const row of scored) {
     const bin = bins[Math.min(BINS - 1, Math.floor(((row.reward - low) / (high - low)) * BINS))];
-    bin.set(row.group, (bin.get(row.group) ?? 0) + 1);
+    const name = isNamed(row.group) ? row.group : "others";
+    bin.set(name, (bin.get(name) ?? 0) + 1);
   }
   const sizes = bins.map((bin) => [...bin.values()].reduce((sum, n) => sum + n, 0));
   const most = Math.max(...sizes);
@@ -53,6 +60,7 @@ function rewardChart() {
       numbers.filter(Boolean),
       axis(LEFT, BASE, W, BASE),
       label(LEFT + wide / 2, H - 6, reward(low), "middle"),
+      label(LEFT + (W - LEFT) / 2, H - 6, reward((low + high) / 2), "middle"),
       label(W - wide / 2, H - 6, reward(high), "middle"),
     ),
     groupLegend(),
@@ -143,7 +151,12 @@ function timeChart() {
       return h(
         "div",
         { class: "timed" },
-        h("p", {}, name, h("span", { class: "sub" }, duration(total))),
+        h(
+          "p",
+          {},
+          h("span", { class: "clip", title: name }, name),
+          h("span", { class: "sub" }, duration(total)),
+        ),
         bar,
       );
     }),

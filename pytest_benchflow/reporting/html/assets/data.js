@@ -32,18 +32,23 @@ const source = isFile
       rollout: (row) => ask(`rollout.json?id=${encodeURIComponent(row.id)}`),
     };
 
-// What is shown: the overview, its rollouts by id, and the names of their groups in order of appearance.
+// What is shown: the overview, its rollouts by id, and the names of their groups in order of appearance, each with a
+// row of it.
 let report = null;
 let rowsById = new Map();
 let groups = [];
+let groupRows = new Map();
 const groupName = (row) => [row.job, row.agent, row.model, row.scene].filter(Boolean).join(" / ");
-const colourOf = (name) => `var(--g${groups.indexOf(name) % 8})`;
+// The last colour is grey, for all others.
+const COLOURED = 7;
+const colourOf = (name) => `var(--g${Math.min(COLOURED, groups.indexOf(name))})`;
 
 function take(overview) {
   report = overview;
   report.rollouts ??= [];
   rowsById = new Map(report.rollouts.map((row) => [row.id, row]));
-  groups = [...new Set(report.rollouts.map(groupName))];
+  groupRows = new Map([...(report.groups ?? []), ...report.rollouts].map((row) => [groupName(row), row]));
+  groups = [...groupRows.keys()];
   for (const row of report.rollouts) {
     const said = [
       row.id,

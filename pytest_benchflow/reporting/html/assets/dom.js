@@ -63,7 +63,12 @@ const percent = (n) => (isKnown(n) ? `${Math.round(n * 100)}%` : "–");
 const count = (n) => (isKnown(n) ? Math.round(n).toLocaleString("en-US") : "–");
 const plural = (n, noun) => `${count(n)} ${noun}${n === 1 ? "" : "s"}`;
 const clock = (iso) =>
-  iso ? String(iso).replace("T", " ").replace(/\.\d+/, "").replace("+00:00", " UTC") : "";
+  iso
+    ? String(iso)
+        .replace("T", " ")
+        .replace(/:\d\d(\.\d+)?(?=Z|[+-]|$)/, "")
+        .replace(/Z|\+00:00/, " UTC")
+    : "";
 const range = (pair, show = percent) => (pair ? `${show(pair[0])} – ${show(pair[1])}` : "");
 
 function short(n) {
@@ -78,8 +83,9 @@ function money(n) {
 }
 // A long time in a few letters.
 const about = (seconds) => {
-  if (!isKnown(seconds) || seconds < 600) return duration(seconds);
-  return seconds < 36_000 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`;
+  if (!isKnown(seconds) || seconds < 60) return duration(seconds);
+  const [n, unit] = seconds < 3600 ? [seconds / 60, "min"] : [seconds / 3600, "h"];
+  return `${n < 10 ? n.toFixed(1) : count(n)} ${unit}`;
 };
 function duration(seconds) {
   if (!isKnown(seconds)) return "–";
@@ -96,6 +102,13 @@ function duration(seconds) {
 const chip = (status, text = status) => h("span", { class: `chip ${status}` }, text);
 const section = (id, title, ...body) =>
   h("section", { "aria-labelledby": id }, h("h2", { id }, title), ...body);
+// Above a column of plots, the ends of the axis that they share.
+const scale = (ends) =>
+  h(
+    "span",
+    { class: "scale", "aria-hidden": "true" },
+    ends.map((end) => h("span", {}, end)),
+  );
 const heading = (names, numbers = () => false) =>
   h(
     "thead",
@@ -103,11 +116,46 @@ const heading = (names, numbers = () => false) =>
     h(
       "tr",
       {},
-      names.map((name, i) => h("th", { scope: "col", class: numbers(i) ? "n" : null }, name)),
+      names.map((name, i) =>
+        Array.isArray(name)
+          ? h("th", { scope: "col" }, scale(name))
+          : h("th", { scope: "col", class: numbers(i) ? "n" : null }, name),
+      ),
     ),
   );
+// On a narrow screen each row becomes a card, in which cells say the name of their column. A browser that lays out rows
+// as something else no longer takes them for rows, so that is said again.
+function asCard(row, names) {
+  row.setAttribute("role", "row");
+  [...row.cells].forEach((cell, i) => {
+    cell.setAttribute("role", "cell");
+    cell.dataset.label = names[i] ?? "";
+    if (cell.textContent === "–") cell.classList.add("blank");
+  });
+  return row;
+}
+function stacked(table) {
+  const names = [...table.tHead.rows[0].cells].map((cell) => cell.textContent);
+  table.classList.add("stack");
+  table.setAttribute("role", "table");
+  for (const row of table.tBodies[0].rows) asCard(row, names);
+  return table;
+}
 const scrolling = (label, node) =>
   h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, node);
+// An agent, below it what tells it from others of its name; read aloud, copied or searched it is one line.
+function agentLabel(row, show = (text) => text, trial = 1) {
+  const [agent, rest] = [
+    [row.job, row.agent],
+    [row.model, row.scene],
+  ].map((words) => oneLine(words.filter(Boolean).join(" / "), 80));
+  const below = [rest, trial > 1 ? `trial ${trial}` : ""].filter(Boolean).join(" · ");
+  const between = rest ? " / " : " · ";
+  return [
+    show(agent),
+    below ? [h("span", { class: "hidden" }, between), h("span", { class: "sub model" }, below)] : null,
+  ];
+}
 const legend = (pairs) =>
   h(
     "div",
@@ -128,14 +176,18 @@ function lazily(container, items, make) {
     drawn += PIECE;
     if (drawn >= items.length) stop();
   };
-  const stop = () => {
-    watch.disconnect();
-    end.remove();
-  };
   const all = () => {
     while (drawn < items.length) draw();
   };
-  if (items.length > PIECE) watch.observe(end);
+  const stop = () => {
+    watch.disconnect();
+    removeEventListener("beforeprint", all);
+    end.remove();
+  };
+  if (items.length > PIECE) {
+    watch.observe(end);
+    addEventListener("beforeprint", all);
+  }
   draw();
   return { end, all, stop };
 }

@@ -105,7 +105,7 @@ function toolCall(event) {
 function usageWords(event) {
   const usage = event.usage ?? {};
   return [
-    plain(event.stop_reason ?? "no stop reason"),
+    event.stop_reason === "end_turn" ? null : plain(event.stop_reason ?? "no stop reason"),
     isKnown(usage.input) ? `${short(usage.input)} tokens in, ${short(usage.output)} out` : null,
     isKnown(usage.cost_usd) ? money(usage.cost_usd) : null,
     event.models?.length ? plain(event.models.join(", ")) : null,
@@ -244,10 +244,16 @@ function eventView(event, { began, row, prefix = "", isShared = false }) {
   return fill(details, { open: view.isOpen }, [h("summary", {}, head, time), body]);
 }
 
+function emptyWords({ agent, phase }) {
+  if (phase) return "Nothing has happened yet."; // it is running
+  if (agent === "nop") return "nop does nothing, so there is nothing to read.";
+  return "There is no trajectory: the agent did not get to work.";
+}
+
 // What is shown of a trajectory; `update` takes a later state of one that still grows.
 function trajectoryView(detail, row, prefix) {
   const events = mergedEvents(detail.events);
-  const list = h("div", { class: "events" });
+  const list = h("div", { class: row ? "events linked" : "events" });
   const began = detail.events.find((event) => event.ts)?.ts;
   const isShared = new Set(events.map((event) => `${event.scene}/${event.role}`)).size > 1;
   const view = (event) => eventView(event, { began, row, prefix, isShared });
@@ -259,6 +265,6 @@ function trajectoryView(detail, row, prefix) {
     list.append(...grown.slice(list.childElementCount).map(view));
     detail = later;
   };
-  const empty = events.length ? null : h("p", { class: "empty" }, "There is no trajectory.");
+  const empty = events.length ? null : h("p", { class: "empty" }, emptyWords(detail.result));
   return { node: h("div", {}, empty, list, drawing.end), list, events, all: drawing.all, update };
 }

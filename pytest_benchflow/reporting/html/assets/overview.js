@@ -16,7 +16,7 @@ function outcomeBar() {
     report.rollouts.filter((row) => row.status === status).length,
   ]);
   const used = counts.filter(([, n]) => n);
-  const words = used.map(([status, n]) => `${n} ${status}`);
+  const words = used.map(([status, n]) => (status === "error" ? plural(n, status) : `${count(n)} ${status}`));
   return h(
     "div",
     { class: "outcomes" },
@@ -53,7 +53,7 @@ function cards() {
     totals.tokens === null
       ? null
       : card("Tokens", short(totals.tokens), `${short(totals.tool_calls)} tool calls`),
-    card("Agent time", about(totals.seconds), "all rollouts added up"),
+    card("Time", about(totals.seconds), "sum over rollouts"),
   );
 }
 
@@ -77,7 +77,11 @@ function gateTable() {
   return section(
     "gates",
     "Gates",
-    scrolling("Gates", h("table", {}, heading(["Verdict", "Gate", "Measured"]), h("tbody", {}, rows))),
+    scrolling(
+      "Gates",
+      stacked(h("table", {}, heading(["Verdict", "Gate", "Measured"]), h("tbody", {}, rows))),
+    ),
+    report.saved ? h("p", { class: "sub" }, report.saved) : null,
   );
 }
 
@@ -87,7 +91,11 @@ function integrityAlert() {
   if (!tripped.length) return null;
   const links = tripped
     .slice(0, MOST_NAMED)
-    .map((row, i) => [i ? ", " : "", h("a", { href: addressOf(row) }, oneLine(row.task, 60))]);
+    .map((row, i) => [
+      i ? ", " : "",
+      h("a", { href: addressOf(row) }, oneLine(row.task, 60)),
+      row.job ? ` (${oneLine(row.job, 40)})` : "",
+    ]);
   return h(
     "div",
     { class: "alert cheat", role: "note" },
@@ -96,6 +104,22 @@ function integrityAlert() {
     tripped.length > MOST_NAMED
       ? h("span", {}, ", ", h("a", { href: filtered({ status: "integrity" }) }, "all"))
       : null,
+  );
+}
+
+function missingAlert() {
+  const missing = report.missing ?? [];
+  if (!missing.length) return null;
+  return h(
+    "div",
+    { class: "alert", role: "note" },
+    h("strong", {}, `${plural(missing.length, "rollout")} never ran`),
+    h(
+      "ul",
+      {},
+      missing.slice(0, MOST_NAMED).map((id) => h("li", {}, oneLine(id))),
+    ),
+    missing.length > MOST_NAMED ? h("p", {}, `and ${count(missing.length - MOST_NAMED)} more`) : null,
   );
 }
 
@@ -111,21 +135,41 @@ function intervalPlot(rate, pair, colour) {
   );
 }
 
+// The chances over trials, for the most trials that all tasks had.
+function chances({ pass_at_k: at = {}, pass_all_k: all = {} }) {
+  const k = Math.max(1, ...Object.keys(at).map(Number));
+  return k > 1
+    ? h("div", { class: "sub", title: `pass^${k} ${fixed(all[k])}` }, `pass@${k} ${fixed(at[k])}`)
+    : null;
+}
+
+const MOST_GROUPS = 16;
 function groupTable() {
-  const names = ["Agent", "Passed", "Pass rate", "", "Reward", "Errors", "Tools", "Tokens", "Cost", "Time"];
-  const rows = report.groups.map((group) => {
+  const names = [
+    "Agent",
+    "Passed",
+    "Pass rate",
+    ["0", "100%"],
+    "Reward",
+    "Errors",
+    "Tools",
+    "Tokens",
+    "Cost",
+    "Time",
+  ];
+  const rows = report.groups.map((group, i) => {
     const name = groupName(group);
     const scored = group.passed + group.failed;
     return h(
       "tr",
-      {},
+      { hidden: i >= MOST_GROUPS },
       h(
         "td",
-        { class: "name" },
+        { class: "name agent", title: name },
         h("i", { class: "swatch", style: { background: colourOf(name) } }),
-        h("a", { href: filtered({ group: name }) }, name),
+        agentLabel(group, (text) => h("a", { href: filtered({ group: name }) }, text)),
       ),
-      h("td", { class: "n" }, scored ? `${group.passed} of ${scored}` : "–"),
+      h("td", { class: "n" }, scored ? `${group.passed} of ${scored}` : "–", chances(group)),
       h(
         "td",
         { class: "n" },
@@ -152,7 +196,14 @@ function groupTable() {
     heading(names, (i) => i && i !== 3),
     h("tbody", {}, rows),
   );
-  return section("groups", groups.length > 1 ? "Agents" : "Agent", scrolling("Agents", table));
+  const showAll = () => (rows.forEach((row) => (row.hidden = false)), more.remove());
+  const more = h("button", { type: "button", class: "more", onclick: showAll }, `Show all ${rows.length}`);
+  return section(
+    "groups",
+    groups.length > 1 ? "Agents" : "Agent",
+    scrolling("Agents", stacked(table)),
+    rows.length > MOST_GROUPS ? more : null,
+  );
 }
 
 // ---- tasks by agent ---------------------------------------------------------------------------------------------------
@@ -193,6 +244,7 @@ function heatMap() {
     const cells = tasks.get(row.task);
     cells.set(row.group, [...(cells.get(row.group) ?? []), row]);
   }
+  if (tasks.size * groups.length < 2) return null; // the table of rollouts says it
   const body = h("tbody");
   const draw = ([task, cells]) =>
     body.append(
@@ -214,7 +266,9 @@ function heatMap() {
     "tr",
     {},
     h("td"),
-    groups.map((name) => h("th", { scope: "col", title: name }, name)),
+    groups.map((name) =>
+      h("th", { scope: "col", class: "agent", title: name }, agentLabel(groupRows.get(name))),
+    ),
   );
   return section(
     "heat",
@@ -243,6 +297,7 @@ function overviewPage() {
     report.rollouts.length
       ? [
           report.comparison ? null : [outcomeBar(), cards()],
+          missingAlert(),
           integrityAlert(),
           gateTable(),
           comparisonSections(),
@@ -251,6 +306,9 @@ function overviewPage() {
           heatMap(),
           rolloutTable(),
         ]
-      : h("p", { class: "empty" }, "No rollout has begun yet."),
+      : [
+          missingAlert(),
+          h("p", { class: "empty" }, isFile ? "This report has no rollouts." : "No rollout has begun yet."),
+        ],
   );
 }

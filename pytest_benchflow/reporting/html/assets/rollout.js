@@ -12,7 +12,7 @@ function factList(row, result) {
     ],
     ["Phase", result.phase && phaseName(result.phase)],
     ...others.map(([name, value]) => [oneLine(name, 40), reward(value)]),
-    ["Agent time", duration(row.seconds)],
+    ["Total time", duration(row.seconds)],
     ["Tool calls", count(result.n_tool_calls)],
     ["Prompts", count(result.n_prompts)],
     ["Tokens", isKnown(tokens.input) ? `${short(tokens.input)} in, ${short(tokens.output)} out` : null],
@@ -149,7 +149,7 @@ function criteriaTable({ criteria = [], judge }) {
     );
   const table = h(
     "table",
-    {},
+    { class: "criteria" },
     heading(["Score", "Criterion", "Weight", "Why"], (i) => i === 2),
     h("tbody", {}, criteria.map(row)),
   );
@@ -157,7 +157,7 @@ function criteriaTable({ criteria = [], judge }) {
     "criteria",
     "Criteria",
     judge?.model ? h("p", { class: "sub" }, `judged by ${plain(judge.model)}`) : null,
-    scrolling("Criteria", table),
+    scrolling("Criteria", stacked(table)),
   );
 }
 
@@ -194,7 +194,7 @@ function rewardTable({ reward_events: events = [], criteria = [] }) {
 
 function timeSection(result) {
   const timing = result.timing ?? {};
-  const used = PHASES.filter((phase) => timing[phase]);
+  const used = PHASES.filter((phase) => timing[phase] >= 0.0005);
   return used.length
     ? section(
         "timing",
@@ -322,7 +322,7 @@ async function rolloutPage(id, event) {
           h(
             "div",
             { class: "bar" },
-            h("p", { class: "sub" }, plural(detail.events.length, "event")),
+            detail.events.length ? h("p", { class: "sub" }, plural(detail.events.length, "event")) : null,
             eventButtons(story),
           ),
           detail.left_out ? h("p", { class: "sub" }, plain(detail.left_out)) : null,

@@ -53,11 +53,11 @@ function differenceTable(comparisons) {
       ),
   );
   const head = heading(
-    ["Verdict", "Compared", "Was, is", "Difference", "", "p", "Evidence"],
+    ["Verdict", "Compared", "Before → after", "Difference", ["−1", "+1"], "p", "Evidence"],
     (i) => i === 2 || i === 3 || i === 5,
   );
   return rows.length
-    ? scrolling("Verdicts", h("table", {}, head, h("tbody", {}, rows)))
+    ? scrolling("Verdicts", stacked(h("table", {}, head, h("tbody", {}, rows))))
     : h("p", {}, "No task was scored in both.");
 }
 
@@ -125,11 +125,13 @@ function taskTable({ jobs, tasks }) {
   const table = (rows, name) =>
     scrolling(
       name,
-      h(
-        "table",
-        {},
-        heading(["Task", ...jobs.map(({ name: job }) => job), ""]),
-        h("tbody", {}, rows.map(row)),
+      stacked(
+        h(
+          "table",
+          {},
+          heading(["Task", ...jobs.map(({ name: job }) => job), ""]),
+          h("tbody", {}, rows.map(row)),
+        ),
       ),
     );
   return section(
@@ -150,7 +152,7 @@ function taskTable({ jobs, tasks }) {
 function comparisonSections() {
   const { comparison, baseline } = report;
   if (baseline)
-    return section("verdicts", "Beside the baseline", differenceTable([baseline]), unmatchedList([baseline]));
+    return section("verdicts", "Compared with the baseline", differenceTable([baseline]), unmatchedList([baseline]));
   if (!comparison) return null;
   const changes = Object.entries(comparison.changes);
   const changed = changes.map(([key, values]) =>

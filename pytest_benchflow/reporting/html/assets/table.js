@@ -17,11 +17,11 @@ const COLUMNS = [
   },
   {
     name: "Agent",
-    kind: "name",
+    kind: "name agent",
     key: (row) => row.group,
-    show: (row) => [row.group, row.trial > 1 ? h("span", { class: "sub" }, ` · trial ${row.trial}`) : null],
+    show: (row) => agentLabel(row, undefined, row.trial),
   },
-  { name: "Reward", kind: "n", key: (row) => row.reward ?? -Infinity, show: (row) => reward(row.reward) },
+  { name: "Reward", kind: "n", key: (row) => row.reward ?? -Infinity, show: (row) => fixed(row.reward) },
   {
     name: "Tools",
     kind: "n wide",
@@ -43,10 +43,13 @@ function sortedRows(query) {
   return keyed.map(([, row]) => row);
 }
 const tableRow = (row) =>
-  h(
-    "tr",
-    { class: "row" },
-    COLUMNS.map(({ kind, show }) => h("td", { class: kind }, show(row))),
+  asCard(
+    h(
+      "tr",
+      { class: "row" },
+      COLUMNS.map(({ kind, show }) => h("td", { class: kind }, show(row))),
+    ),
+    COLUMNS.map(({ name }) => name),
   );
 
 function rolloutTable() {
@@ -73,7 +76,12 @@ function rolloutTable() {
     draw();
   };
   draw();
-  const table = h("table", { class: "rollouts" }, h("thead", {}, h("tr", {}, sortHeads(change))), body);
+  const table = h(
+    "table",
+    { class: "rollouts stack", role: "table" },
+    h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, sortHeads(change))),
+    body,
+  );
   return section(
     "rollouts",
     "Rollouts",
@@ -135,7 +143,7 @@ function sortHeads(change) {
     change({ sort: name, down: down ? "1" : "" });
   };
   const heads = COLUMNS.map(({ name, kind }) => {
-    const head = h("th", { scope: "col", class: kind, "aria-sort": state(name) });
+    const head = h("th", { scope: "col", role: "columnheader", class: kind, "aria-sort": state(name) });
     head.append(h("button", { type: "button", onclick: () => press(head, name) }, name));
     return head;
   });
