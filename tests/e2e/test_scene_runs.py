@@ -278,7 +278,9 @@ def test_missing_credentials_of_all_items_are_one_error_before_anything_starts(
     bots: Project, workers: tuple[str, ...]
 ) -> None:
     bots.task("tasks/two")
-    done = bots.run("tasks", "--bf-agent=paid-bot,bot", "--bf-model=paid-bot=x", *workers)
+    bots.write({"r.json": "of yesterday"})
+    done = bots.run("tasks", "--bf-agent=paid-bot,bot", "--bf-model=paid-bot=x", "--bf-json=r.json", *workers)
+    assert (bots.root / "r.json").read_text() == "of yesterday"
     assert done.ret == pytest.ExitCode.USAGE_ERROR or workers
     said = done.stdout.str() + done.stderr.str()
     assert said.count("BOT_KEY required but not set") == 1
