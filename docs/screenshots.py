@@ -25,7 +25,7 @@ def main() -> None:
         job = Path(sys.argv[1]) if len(sys.argv) > 1 else example(Path(scratch))
         page = Path(scratch) / "page.html"
         report = read_report(job)
-        write_html(report, page)
+        write_html(report.model_copy(update={"job_dir": f"jobs/{job.name}"}), page, title=job.name)
         failed = next(entry.id for entry in report.rollouts if entry.status == "failed" and entry.result.n_tool_calls)
         edited = (
             entry for entry in report.rollouts if entry.status == "passed" and entry.result.agent.startswith("claude")

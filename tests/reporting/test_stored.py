@@ -53,3 +53,11 @@ def test_what_is_not_a_report_is_told_with_its_place(tmp_path: Path, text: str |
 def test_a_directory_without_results_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no result in"):
         read_report(tmp_path)
+
+
+def test_rollouts_stand_in_one_order_whatever_their_directories_are_called(tmp_path: Path) -> None:
+    rollouts = [("a", "codex", 1), ("a", "gemini", 1), ("a", "gemini", 2), ("b", "codex", 1)]
+    for name, (task, agent, trial) in zip(("4", "3", "1", "2"), rollouts, strict=True):
+        write_result(tmp_path / f"x__{name}", result(task, agent=agent, trial=trial, rollout_name=f"x__{name}"))
+    order = [(each.result.task_name, each.result.agent, each.result.trial) for each in read_report(tmp_path).rollouts]
+    assert order == rollouts
