@@ -62,8 +62,10 @@ def test_the_workflow_in_slices_works_from_slice_to_verdict(demo: Project) -> No
     for shard in jobs["slice"]["strategy"]["matrix"]["shard"]:
         # Four tasks in four slices: one may be empty, which is pytest's 5 and no fault.
         assert run(demo, slice_.replace("${{ matrix.shard }}", str(shard))) in (0, 5)
-    (merge,) = [step["run"] for step in jobs["gate"]["steps"] if step.get("run", "").startswith("bf ")]
+    merge, report = [step["run"] for step in jobs["gate"]["steps"] if step.get("run", "").startswith("bf ")]
     assert run(demo, merge.replace("shard-*.json", "shard-[1-4].json")) == 0
+    assert run(demo, report) == 0
+    assert (demo.root / "report.html").exists()
     (demo.root / "shard-4.json").unlink()
     assert run(demo, merge) == 3
 
@@ -83,10 +85,50 @@ def test_the_gitlab_pipeline_works_from_slice_to_page(demo: Project) -> None:
         assert (demo.root / name).stat().st_size > 0
 
 
-def test_the_gated_workflow_would_run(demo: Project) -> None:
-    jobs = yaml.safe_load((ROOT / "examples/ci/gated.yml").read_text())["jobs"]
-    (command,) = [step["run"] for step in jobs["gate"]["steps"] if "pytest tasks" in step.get("run", "")]
-    assert run(demo, command) == 0
+def gated_step(name: str) -> str:
+    steps = yaml.safe_load((ROOT / "examples/ci/gated.yml").read_text())["jobs"]["gate"]["steps"]
+    (command,) = [step["run"] for step in steps if step.get("name") == name]
+    return str(command)
+
+
+@pytest.mark.parametrize("has_baseline", [False, True], ids=["first", "with-a-baseline"])
+def test_the_gated_workflow_would_run(demo: Project, has_baseline: bool) -> None:
+    assert run(demo, "pytest tasks --bf-baseline=baseline.json --bf-update-baseline") == 0
+    command = gated_step("Run the benchmark")
+    ((expression, options),) = re.findall(r"(\${{.* && '(.*?)' .*}})", command)
+    assert run(demo, command.replace(expression, options if has_baseline else "")) == 0
+
+
+def test_the_workflow_has_one_comment_per_pull_request(tmp_path: Path) -> None:
+    script = tmp_path / "gh"
+    script.write_text('#!/bin/sh\necho "$@" >>calls\ncase "$*" in *--jq*) cat comments;; esac\n')
+    script.chmod(0o755)
+    env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "GITHUB_REPOSITORY": "o/r"}
+    step = gated_step("Comment on the pull request").replace("${{ github.event.number }}", "7")
+    calls = []
+    for earlier in ("", "41\n42\n"):
+        (tmp_path / "comments").write_text(earlier)
+        (tmp_path / "calls").unlink(missing_ok=True)
+        subprocess.run(["bash", "-eo", "pipefail", "-c", step], cwd=tmp_path, env=env, check=True)
+        calls.append((tmp_path / "calls").read_text().splitlines()[-1])
+    assert calls == [
+        "api --silent repos/o/r/issues/7/comments --field body=@results.md",
+        "api --silent --method PATCH repos/o/r/issues/comments/41 --field body=@results.md",
+    ]
+
+
+def test_the_page_shows_the_whole_gated_workflow() -> None:
+    (shown,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    assert shown == (ROOT / "examples/ci/gated.yml").read_text()
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "examples/ci").iterdir()), ids=lambda file: file.name)
+def test_the_file_is_what_the_ci_service_reads(file: Path) -> None:
+    schema = "gitlab-ci" if file.stem == "gitlab" else "github-workflows"
+    transform = ["--data-transform=gitlab-ci"] if file.stem == "gitlab" else []
+    command = [sys.executable, "-m", "check_jsonschema", f"--builtin-schema=vendor.{schema}", *transform, str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
 
 
 def test_the_page_knows_every_metric() -> None:

@@ -264,7 +264,9 @@ class Controller:
             self._notes.append(f"results: {run.shown(job)}")
         run.durations.learn(entry.result for entry in report.rollouts)
         run.durations.save()
-        if report.rollouts or session.exitstatus != pytest.ExitCode.USAGE_ERROR:  # one that was refused says nothing new
+        if (
+            report.rollouts or session.exitstatus != pytest.ExitCode.USAGE_ERROR
+        ):  # one that was refused says nothing new
             self._write_files(run, report)
         if run.settings.update_baseline and run.settings.baseline is not None:
             from pytest_benchflow.plugin.gating import update_baseline

@@ -33,6 +33,8 @@ const COLUMNS = [
   { name: "Time", kind: "n", key: (row) => row.seconds ?? -1, show: (row) => duration(row.seconds) },
 ];
 
+const COLUMN_NAMES = COLUMNS.map(({ name }) => name);
+
 function sortedRows(query) {
   const rows = chosenRows(query);
   const column = COLUMNS.find(({ name }) => name === query.get("sort"));
@@ -49,7 +51,7 @@ const tableRow = (row) =>
       { class: "row" },
       COLUMNS.map(({ kind, show }) => h("td", { class: kind }, show(row))),
     ),
-    COLUMNS.map(({ name }) => name),
+    COLUMN_NAMES,
   );
 
 function rolloutTable() {
