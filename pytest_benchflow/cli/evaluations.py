@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -145,7 +146,7 @@ def _run(options: argparse.Namespace) -> int:
             print(f"{note} (warning)", file=sys.stderr)
         result = asyncio.run(evaluation.run())
     except BenchflowError as error:
-        print(f"bf: {error}", file=sys.stderr)
+        print(f"bf: {_with_own_options(str(error), options.parser)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("interrupted; the same command with --resume continues it", file=sys.stderr)
@@ -165,6 +166,12 @@ def _run(options: argparse.Namespace) -> int:
     return judgement.exit_status
 
 
+def _with_own_options(message: str, parser: argparse.ArgumentParser) -> str:
+    """Return a message that names pytest's options with those of the command, where it has them."""
+    own = {word.removeprefix("--") for action in parser._actions for word in action.option_strings}
+    return re.sub(r"--bf-([a-z-]+)", lambda match: f"--{match[1]}" if match[1] in own else match[0], message)
+
+
 def _evaluation(options: argparse.Namespace) -> Evaluation:
     from pytest_benchflow.jobs import Evaluation
 
@@ -176,6 +183,9 @@ def _evaluation(options: argparse.Namespace) -> Evaluation:
     if len(sources) != 1:
         many = "name one thing to run: a task or folder with -t, a job file, or --source-repo"
         options.parser.error(f"{' and '.join(map(str, sources))}: {many}" if sources else many)
+    (source,) = sources
+    if isinstance(source, Path) and not source.exists():
+        raise UsageError(f"{source} does not exist", advice="name a task, a folder of tasks, or a job file")
     progress = _Progress(sys.stderr if options.json else sys.stdout)
     how = {"job_name": options.job_name, "on_result": progress, "resume": options.resume or options.resume_anyway}
     how["resume_anyway"] = options.resume_anyway

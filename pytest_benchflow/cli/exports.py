@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_benchflow.cli.output import write_errors, write_text
 from pytest_benchflow.core.errors import UsageError
 
 if TYPE_CHECKING:
     from pytest_benchflow.reporting import Report
 
 _SOURCE = "a job, a folder of jobs, or a --bf-json file"
+_ADVICE = "name a directory of yours with -o"
 
 
 def add_exports(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -63,14 +64,16 @@ def _export(options: argparse.Namespace) -> int:
     elif options.format == "atif":
         from pytest_benchflow.reporting import write_atif
 
-        written = write_atif(results, options.output)
+        with write_errors(options.output, advice=_ADVICE):
+            written = write_atif(results, options.output)
         told = {"files": written, "without_trajectory": len(results) - written}
         line = f"{written} trajectories in {options.output}"
         more = [f"{len(results) - written} rollouts have none"] if written < len(results) else []
     else:
         from pytest_benchflow.reporting import write_training
 
-        exported = write_training(results, options.output, min_reward=options.min_reward, holdout=options.holdout)
+        with write_errors(options.output, advice=_ADVICE):
+            exported = write_training(results, options.output, min_reward=options.min_reward, holdout=options.holdout)
         told = {**exported.as_json()}
         line = ", ".join(f"{count} in {options.output / name}" for name, count in sorted(exported.rows.items()))
         more = [f"{count} left out: {why}" for why, count in exported.left_out.most_common()]
@@ -82,33 +85,21 @@ def _export(options: argparse.Namespace) -> int:
 def _junit(options: argparse.Namespace) -> int:
     from pytest_benchflow.reporting import junit_xml
 
-    return _give(junit_xml(_report(options)), options.output)
+    write_text(junit_xml(_report(options)), options.output)
+    return 0
 
 
 def _markdown(options: argparse.Namespace) -> int:
     from pytest_benchflow.reporting import markdown_text
 
-    return _give(markdown_text(_report(options)), options.output)
+    write_text(markdown_text(_report(options)), options.output)
+    return 0
 
 
 def _report(options: argparse.Namespace) -> Report:
     from pytest_benchflow.reporting import read_report
 
     return read_report(options.source)
-
-
-def _give(text: str, output: Path | None) -> int:
-    if output is None:
-        sys.stdout.write(text)
-        return 0
-    from pytest_benchflow.core.files import write_atomically
-
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(output, text)
-    except OSError as error:
-        raise UsageError(f"{output} cannot be written: {error.strerror}", advice="choose another file") from None
-    return 0
 
 
 def _share(text: str) -> float:

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_benchflow.core.errors import UsageError
+
 if TYPE_CHECKING:
     from pytest_benchflow.core.types import Json
     from pytest_benchflow.rollout import RolloutResult
@@ -24,21 +26,23 @@ _SHOWN = (
     "pass_rate",
     "mean_reward",
 )
+_ADVICE = "name a job, or a folder of jobs"
 _ALSO = ("avg_tool_calls", "avg_duration_sec", "total_tokens", "total_cost_usd")
 
 
 def show_metrics(directory: Path, *, benchmark: str, agent: str, model: str, as_json: bool) -> int:
-    """Print the metrics of a finished job, as a table or as JSON; 2 if it holds no result."""
+    """Print the metrics of a finished job, as a table or as JSON."""
     from pytest_benchflow.jobs import collect_metrics
 
+    if not directory.is_dir():
+        raise UsageError(f"{directory} is not a directory", advice=_ADVICE)
     metrics = collect_metrics(directory, benchmark, agent, model)
     for path in metrics.unreadable:
         print(f"{path} cannot be read", file=sys.stderr)
     for path in metrics.unfinished:
         print(f"{path} has no result: it was killed, or still runs", file=sys.stderr)
     if not metrics.results:
-        print(f"there is no result in {directory}; name a job, or a folder of jobs", file=sys.stderr)
-        return 2
+        raise UsageError(f"there is no result in {directory}", advice=_ADVICE)
     summary = metrics.summary()
     print(json.dumps(summary, indent=2) if as_json else "\n".join(_lines(metrics.results, summary)))
     return 0

@@ -103,7 +103,8 @@ def _regrade_job(options: argparse.Namespace) -> int:
     results = latest_attempts(read_results(options.job).results)
     chosen = [result for result in results if not options.task or result.task_name in options.task]
     if not chosen:
-        raise UsageError(f"there is no result of {', '.join(options.task) or 'anything'} in {options.job}")
+        which = f" of {', '.join(options.task)}" if options.task else ""
+        raise UsageError(f"there is no result{which} in {options.job}", advice="name a job, and tasks that it has")
     variables = Variables().read(options.verifier_env, Source("--verifier-env"))
     width = options.concurrency or os.cpu_count() or 1
     try:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
+from pytest_benchflow.cli.output import write_errors
 from pytest_benchflow.core.errors import UsageError
 
 _SOURCE = "a job, a folder of jobs, or a --bf-json file"
@@ -44,7 +43,7 @@ def _report(options: argparse.Namespace) -> int:
     source = options.source.resolve()
     path = options.output or Path(f"{source.stem if source.is_file() else source.name}.html")
     report = read_report(options.source)
-    with _told(path):
+    with write_errors(path):
         write_html(report, path)
     n = len(report.rollouts)
     print(f"{path}: {n} rollout{'' if n == 1 else 's'}")
@@ -74,19 +73,10 @@ def _compare(options: argparse.Namespace) -> int:
     else:
         print_comparison(jobs, sys.stdout)
     if options.html is not None:
-        with _told(options.html):
+        with write_errors(options.html):
             write_comparison(jobs, options.html)
         print(options.html, file=sys.stderr if options.json else sys.stdout)
     return 0
-
-
-@contextmanager
-def _told(path: Path) -> Iterator[None]:
-    """Say in one sentence that a page cannot be written."""
-    try:
-        yield
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}", advice="choose another file") from None
 
 
 def _port(text: str) -> int:

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_benchflow.core.text import counted
+
 if TYPE_CHECKING:
     from pytest_benchflow.cli.self_test import SelfTestOptions
     from pytest_benchflow.configfile import Problem
@@ -53,7 +55,7 @@ def check(paths: Sequence[Path], *, strict: bool, run: SelfTestOptions | None = 
         listed = [_plain(problem) for problems in equal.values() for problem in problems]
         print(json.dumps({"tasks": len(good) + broken, "broken": broken, "problems": listed}, indent=2))
     elif good or broken:
-        print(f"{len(good) + broken} tasks, {broken} broken")
+        print(f"{counted(len(good) + broken, 'task')}, {broken} broken")
     status = 2 if empty else 1 if broken else 0
     if run is None or not good:
         return status

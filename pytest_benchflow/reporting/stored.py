@@ -22,11 +22,13 @@ def read_report(path: Path) -> Report:
 
 def _of_directory(directory: Path) -> Report:
     """Return a report of results as they are: what pytest made of them, such as a quarantine, is not on disk."""
-    results = latest_attempts(read_results(directory).results)
+    stored = read_results(directory)
+    results = latest_attempts(stored.results)
     if not results:
-        raise UsageError(
-            f"there is no result in {directory}", advice="name a job, a folder of jobs or a --bf-json file"
-        )
+        broken = len(stored.unreadable)
+        which = f"; {broken} cannot be read, for example {stored.unreadable[0]}" if broken else ""
+        advice = "name a job, a folder of jobs or a --bf-json file"
+        raise UsageError(f"there is no result in {directory}{which}", advice=advice)
     return report_of(results, directory)
 
 

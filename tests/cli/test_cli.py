@@ -215,7 +215,7 @@ def test_checking_tasks_counts_the_broken(make_task: Make, capsys: pytest.Captur
     good = make_task("tasks/good")
     make_task("tasks/bad", toml='[agent]\ntimeout_sec = "10m"\n')
     assert main(["tasks", "check", str(good), str(good / "task.toml")]) == 0
-    assert capsys.readouterr().out == "1 tasks, 0 broken\n"
+    assert capsys.readouterr().out == "1 task, 0 broken\n"
     assert main(["tasks", "check", str(good), str(good / "nowhere")]) == 2
     assert capsys.readouterr().err.startswith(f"no task in {good}/nowhere; ")
     assert main(["tasks", "check", str(good.parent)]) == 1

@@ -41,8 +41,9 @@ def test_a_job_is_given_to_ci_systems(job: Path, tmp_path: Path, capsys: pytest.
     assert main(["junit", str(job), "-o", str(tmp_path / "new/r.xml")]) == 0
     (suite,) = JUnitXml.fromfile(str(tmp_path / "new/r.xml"))
     assert [case.name for case in suite] == ["bad/gemini", "good/gemini"]
-    assert main(["markdown", str(job)]) == 0
-    assert "### ❌ 1 of 2 rollouts passed" in capsys.readouterr().out
+    for more in ([], ["-o", "-"]):
+        assert main(["markdown", str(job), *more]) == 0
+        assert "### ❌ 1 of 2 rollouts passed" in capsys.readouterr().out
 
 
 def test_mistakes_are_one_line_without_a_traceback(job: Path, tmp_path: Path) -> None:
@@ -56,6 +57,10 @@ def test_mistakes_are_one_line_without_a_traceback(job: Path, tmp_path: Path) ->
     assert done.returncode == 2
     assert "argument --holdout: '2' is not a share; expected a number from 0 to 1" in done.stderr
     (tmp_path / "file").write_text("")
+    for words in (("--format", "training"), ("--format", "atif")):
+        done = _bf("export", str(job), *words, "-o", str(tmp_path / "file"))
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+        assert done.stderr.startswith(f"bf: {tmp_path}/file cannot be written: ")
     done = _bf("junit", str(job), "-o", str(tmp_path / "file/r.xml"))
     assert done.returncode == 2
     assert "r.xml cannot be written: " in done.stderr

@@ -98,7 +98,7 @@ def test_options_reach_the_rollouts(job: Path, capsys: pytest.CaptureFixture[str
         (["job.yaml", "-t", "tasks"], 2, "tasks and job.yaml: name one thing to run"),
         (["job.yaml", "-a", "nop", "-c", "3"], 2, "--agent, --concurrency would have no effect: job.yaml says it"),
         (["-t", "tasks", "-c", "many"], 2, "'many' is not a whole number from 0 up"),
-        (["-t", "nowhere"], 1, "bf: there is no task in nowhere"),
+        (["-t", "nowhere"], 1, "bf: nowhere does not exist"),
         (["-t", "tasks", "-a", "gemni"], 1, "bf: Unknown agent: 'gemni'. Did you mean: 'gemini'?"),
         (["-t", "tasks", "--ae", "secret-value"], 1, "--agent-env 'secret-value' is not an assignment"),
         (["-t", "tasks", "-e", "dokcer"], 1, "did you mean docker?"),
@@ -142,4 +142,4 @@ def test_rollouts_without_a_result_are_named(tmp_path: Path, capsys: pytest.Capt
     assert main(["metrics", str(tmp_path / "jobs")]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == f"{killed} has no result: it was killed, or still runs"
-    assert lines[1].startswith("there is no result in ")
+    assert lines[1].startswith("bf: there is no result in ")

@@ -89,6 +89,39 @@ def test_a_command_does_its_work_or_says_in_a_line_why_not(job: Project, name: s
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        ("metrics none", 2, "bf: none is not a directory; name a job, or a folder of jobs"),
+        ("metrics tasks", 2, "bf: there is no result in tasks; name a job, or a folder of jobs"),
+        ("report none", 2, "bf: none cannot be read: No such file or directory"),
+        ("report half", 2, "bf: there is no result in half; 1 cannot be read, for example half/one__1/result.json"),
+        ("compare r.json tasks", 2, "bf: there is no result in tasks"),
+        ("compare r.json", 2, "bf: there is one job to compare; name at least two"),
+        ("view r.json", 2, "bf: r.json is not a directory"),
+        ("regrade none", 2, "bf: there is no result in none; name a job"),
+        ("merge jobs", 2, "bf: jobs is a directory; name the files that --bf-json wrote"),
+        ("run none", 1, "bf: none does not exist; name a task, a folder of tasks, or a job file"),
+        ("job -t none -a nop", 1, "bf: none does not exist; name a task, a folder of tasks, or a job file"),
+        (
+            "run -t tasks -a nop -e local --job-name made",
+            1,
+            "choose another --job-name, remove it, or continue it with",
+        ),
+        ("eval list tasks/one", 2, "bf: there is no job in tasks/one"),
+        ("watch none", 2, "bf: there is no job none in jobs; known: made"),
+        ("shell none", 125, "bf shell: none: is missing"),
+        ("agents show orakel", 2, "Unknown agent: 'orakel'. Did you mean: 'oracle'?"),
+    ],
+)
+def test_a_mistake_is_one_line_that_says_what_to_do(job: Project, words: str, status: int, said: str) -> None:
+    job.write({"half/one__1/result.json": '{"task_name": "o'})
+    done = bf(job, words)
+    assert (done.returncode, done.stdout) == (status, "")
+    (line,) = done.stderr.splitlines()
+    assert said in line
+
+
 def test_the_viewer_answers_until_it_is_stopped(job: Project) -> None:
     command = [BF, "view", "jobs", "--port", "0"]
     with subprocess.Popen(
@@ -126,5 +159,9 @@ def test_what_machines_read_is_json(job: Project) -> None:
         "tasks check tasks --json",
         "metrics jobs/made --json",
         "compare r.json r.json --json",
+        "eval list --json",
+        "export r.json --format training -o data --json",
+        "cleanup --json",
+        "schema rollout",
     ):
         json.loads(bf(job, words).stdout)
