@@ -243,7 +243,7 @@ class BenchSession:
         """Return the numbers of collected items in the order in which they are to start, by their ids alone."""
         from pytest_benchflow.jobs import Expected, start_order
 
-        if self.settings.order == "given" or self.config.getoption("maxfail"):
+        if self._keeps_order:
             return [*range(len(ids))]
         cells = {cell.name: cell for cell in self.cells()}
         planned: dict[int, Expected] = {}
@@ -259,15 +259,10 @@ class BenchSession:
         return [*range(len(ids))] if order == numbers else [*others, *order]
 
     def in_start_order(self, items: Sequence[RolloutItem]) -> Sequence[RolloutItem]:
-        """Return items in the order in which their rollouts are to start; the same sequence if that is the given one.
-
-        A run that stops at a failure keeps to pytest's order: what fails late would have let too much start. So does
-        one with a sequential test, which counts outcomes in the shuffled order: how long they take must not matter.
-        """
+        """Return items in the order in which their rollouts are to start; the same sequence if that is the given one."""
         from pytest_benchflow.jobs import Expected, start_order
 
-        is_tested = self.settings.confidence is not None
-        if self.settings.order == "given" or self.config.getoption("maxfail") or is_tested:
+        if self._keeps_order:
             return items
         cells = [(item.cell, item.path.parent) for item in items]
         expect = self.durations.expect
@@ -277,6 +272,16 @@ class BenchSession:
         ]
         order = start_order(planned, self.in_flight)
         return items if order == [*range(len(items))] else [items[number] for number in order]
+
+    @property
+    def _keeps_order(self) -> bool:
+        """Whether rollouts start in pytest's order, and not the longest first.
+
+        A run that stops at a failure does: what fails late would have let too much start. So does one with a
+        sequential test, which counts outcomes in the shuffled order: how long they take must not matter.
+        """
+        is_tested = self.settings.confidence is not None
+        return self.settings.order == "given" or bool(self.config.getoption("maxfail")) or is_tested
 
     @property
     def engine(self) -> Engine:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -246,6 +247,19 @@ def test_a_confidence_shuffles_and_decides_earlier(many: Project, how: tuple[str
     assert 4 <= len(ran) < 58
     assert len({entry.result.task_name for entry in ran}) > 1  # in the order of collection, t00 comes five times first
     assert report.gates[0].outcome == "passed"
+
+
+def test_the_shuffled_order_holds_in_workers_too_however_long_rollouts_take(project: Project) -> None:
+    for number in range(8):
+        project.task(
+            f"tasks/t{number}", solve="sleep 1.5\necho done > done.txt" if number < 2 else "echo done > done.txt"
+        )
+    project.run("tasks", "--bf-concurrency=8")  # now it is known that two take long
+    tested = ["--bf-gate=pass_rate >= 0.4", "--bf-confidence=0.99", "--bf-json=r.json"]
+    assert project.run("tasks", "-n1", "--bf-concurrency=2", "--bf-job-name=job", *tested).ret == OK
+    events = [json.loads(line) for line in (project.root / "jobs/job/ledger.jsonl").read_text().splitlines()]
+    starts = [event["key"] for event in events if event["kind"] == "start"]
+    assert {*starts[:2]} == {entry.id for entry in report_of(project).rollouts[:2]}
 
 
 @pytest.mark.parametrize(
