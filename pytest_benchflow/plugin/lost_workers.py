@@ -195,8 +195,10 @@ class _Items:
     def drop(self, reported: Collection[str]) -> None:
         """Count items as done whose reports came, although the worker did not live to say so."""
         self._indices[:] = [index for index in self._indices if self._collection[index] not in reported]
-        for unit in self._by_scope.values():
+        for scope, unit in [*self._by_scope.items()]:
             unit |= {nodeid: True for nodeid in unit if nodeid in reported}
+            if all(unit.values()):  # xdist would give it to another worker, which then waited for more for ever
+                del self._by_scope[scope]
 
 
 def _run_again(scheduler: Scheduler, node: object, nodeid: str) -> bool:

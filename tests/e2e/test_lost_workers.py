@@ -126,6 +126,17 @@ def test_rollouts_of_dead_workers_run_again_unless_they_have_their_score(project
     assert retries[0]["message"].endswith("died")
 
 
+@pytest.mark.parametrize("dist", ["loadscope", "loadgroup"])
+def test_what_a_dead_worker_had_done_holds_up_nobody(project: Project, dist: str) -> None:
+    project.write({"conftest.py": ONCE})
+    for name in "efg":
+        project.task(f"tasks/{name}")
+    done = run(project, "-n", "2", f"--dist={dist}")
+    done.assert_outcomes(passed=7)
+    assert done.ret == 0
+    assert Told.by(project).junit == [(name, "passed") for name in "abcdefg"]
+
+
 @pytest.mark.parametrize("how", [["--bf-concurrency=2"], ["--dist=load"]], ids=["window", "load"])
 def test_a_worker_that_dies_before_it_is_given_anything_is_replaced(project: Project, how: list[str]) -> None:
     project.write({"conftest.py": BEFORE})
