@@ -154,6 +154,15 @@ class Controller:
             self._finished.add(report.nodeid)
         self._n_excused += report.failed and is_of_task_file(report.nodeid) and self._knows(report)
 
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
+        """Note at once that the run is interrupted: a second Ctrl-C may come before pytest has done so."""
+        try:
+            return (yield)
+        except KeyboardInterrupt:
+            session.exitstatus = pytest.ExitCode.INTERRUPTED
+            raise
+
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
         """Refuse to end green with results missing, and write the report."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -63,3 +64,28 @@ def test_a_second_interrupt_waits_for_nothing(project: Project) -> None:
     finally:
         runner.kill()
         runner.wait()
+
+
+#: Two interrupts, the second while pytest is busy with the traceback of the first.
+TWICE = """
+def pytest_runtest_logreport(report):
+    if report.when == "teardown":
+        raise KeyboardInterrupt
+
+
+def pytest_keyboard_interrupt():
+    raise KeyboardInterrupt
+"""
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["one-process", "a-worker"])
+def test_a_second_interrupt_right_after_the_first_changes_no_story(project: Project, workers: tuple[str, ...]) -> None:
+    for name in "abc":
+        project.task(f"tasks/{name}")
+    project.write({"conftest.py": TWICE})
+    run = project.run("tasks", "--bf-concurrency=1", "--bf-json=r.json", *workers, cold=True)
+    assert run.ret not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+    report = json.loads((project.root / "r.json").read_text())
+    assert report["exit_status"] == pytest.ExitCode.INTERRUPTED
+    assert len(report["missing"]) >= 2
+    assert "never ran" not in run.stdout.str()
