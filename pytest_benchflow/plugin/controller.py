@@ -102,6 +102,7 @@ class Controller:
         self._notes: list[str] = []
         self._annotations: list[str] = []
         self._is_incomplete = False
+        self._is_interrupted = False
         config.pluginmanager.register(EqualErrors(), "benchflow-equal-errors")
         self._n_excused = 0
         """Failures of rollouts, which gates may decide about."""
@@ -160,7 +161,7 @@ class Controller:
         try:
             return (yield)
         except KeyboardInterrupt:
-            session.exitstatus = pytest.ExitCode.INTERRUPTED
+            self._is_interrupted = True
             raise
 
     @pytest.hookimpl(wrapper=True, trylast=True)
@@ -170,6 +171,8 @@ class Controller:
             from pytest_benchflow.plugin.live import stop_watching
 
             stop_watching(self._config)
+        if self._is_interrupted:
+            session.exitstatus = pytest.ExitCode.INTERRUPTED
         self._add_missing(session)
         result = yield
         self._add_unreached(session)

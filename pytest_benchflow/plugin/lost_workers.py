@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
@@ -124,7 +125,8 @@ class LostWorkers:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Let the workers of an interrupted run clean up before xdist, which kills them, ends them."""
         if session.exitstatus == pytest.ExitCode.INTERRUPTED:
-            wait_for_workers(self.stop(), _STOP_SEC)
+            with suppress(KeyboardInterrupt):  # a second one waits for nobody, and the report is written all the same
+                wait_for_workers(self.stop(), _STOP_SEC)
 
     def report_missing(self, missing: Iterable[str]) -> None:
         """Report what nobody has reported: what its result on disk says, or that there is none."""

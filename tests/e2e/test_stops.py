@@ -66,26 +66,44 @@ def test_a_second_interrupt_waits_for_nothing(project: Project) -> None:
         runner.wait()
 
 
-#: Two interrupts, the second while pytest is busy with the traceback of the first.
-TWICE = """
+FIRST = """
 def pytest_runtest_logreport(report):
     if report.when == "teardown":
         raise KeyboardInterrupt
-
-
+"""
+#: A second interrupt, while pytest is busy with the traceback of the first.
+IN_TRACEBACK = """
 def pytest_keyboard_interrupt():
     raise KeyboardInterrupt
 """
+#: A second interrupt, while the run waits for its workers.
+IN_WAIT = """
+from pytest_benchflow.plugin import lost_workers
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["one-process", "a-worker"])
-def test_a_second_interrupt_right_after_the_first_changes_no_story(project: Project, workers: tuple[str, ...]) -> None:
+def wait(*words):
+    raise KeyboardInterrupt
+
+
+lost_workers.wait_for_workers = wait
+"""
+
+
+@pytest.mark.parametrize(
+    ("second", "workers"),
+    [(IN_TRACEBACK, ()), (IN_TRACEBACK, ("-n", "1")), (IN_WAIT, ("-n", "1"))],
+    ids=["traceback", "traceback-worker", "wait-worker"],
+)
+def test_a_second_interrupt_right_after_the_first_changes_no_story(
+    project: Project, second: str, workers: tuple[str, ...]
+) -> None:
     for name in "abc":
         project.task(f"tasks/{name}")
-    project.write({"conftest.py": TWICE})
+    project.write({"conftest.py": FIRST + second})
     run = project.run("tasks", "--bf-concurrency=1", "--bf-json=r.json", *workers, cold=True)
-    assert run.ret not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+    assert run.ret in (pytest.ExitCode.INTERRUPTED, -signal.SIGINT)
     report = json.loads((project.root / "r.json").read_text())
     assert report["exit_status"] == pytest.ExitCode.INTERRUPTED
     assert len(report["missing"]) >= 2
     assert "never ran" not in run.stdout.str()
+    assert "results: jobs/" in run.stdout.str()
