@@ -92,6 +92,8 @@ class FaultyJob:
         finally:
             timer.cancel()
             reaper.kill()
+            if kill is not None:
+                timer.join()  # a daemon that is being started again has to be there before anybody asks it
         facts = json.loads(said.splitlines()[-1])
         if self.mode == "docker":
             with suppress(AssertionError):
