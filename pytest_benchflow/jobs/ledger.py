@@ -41,6 +41,8 @@ class JobEvent:
     ts: float
     total: int | None = None
     """How many rollouts the run has, in `begin`."""
+    selftest: bool | None = None
+    """Whether the rollouts of nop have to fail, in `begin`."""
     host: str | None = None
     pid: int | None = None
     """The process of the run, in `begin`."""
@@ -140,9 +142,16 @@ class Ledger:
         self._is_whole = True
         """Whether what was appended last is there to its end, or a full disk has cut it short."""
 
-    def begin(self, total: int) -> None:
+    def begin(self, total: int, *, selftest: bool = False) -> None:
         """Begin the ledger of a run anew; done once, before any other process of the run opens it."""
-        event = JobEvent(kind="begin", ts=_now(), total=total, host=socket.gethostname(), pid=os.getpid())
+        event = JobEvent(
+            kind="begin",
+            ts=_now(),
+            total=total,
+            selftest=selftest or None,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+        )
         with suppress(OSError):
             write_atomically(self.path, _line(event))
 

@@ -17,6 +17,7 @@ from pytest_benchflow.jobs.statistics import wilson_interval
 
 _TAIL_BYTES = 16_384
 _TOOL_CALLS = ("tool_call_start", "tool_call")
+_OPPOSITES = {"passed": "failed", "failed": "passed"}
 
 
 @dataclass(slots=True)
@@ -40,6 +41,8 @@ class Progress:
     """What the events of a ledger add up to."""
 
     total: int = 0
+    selftest: bool = False
+    """Whether rollouts of nop pass by failing."""
     began: float | None = None
     host: str | None = None
     pid: int | None = None
@@ -101,7 +104,7 @@ class Progress:
         return self.host == socket.gethostname() and self.pid is not None and not start_time(self.pid)
 
     def _begin(self, event: JobEvent) -> None:
-        anew = Progress(event.total or 0, event.ts, event.host, event.pid)
+        anew = Progress(event.total or 0, bool(event.selftest), event.ts, event.host, event.pid)
         for each in fields(self):
             setattr(self, each.name, getattr(anew, each.name))
 
@@ -127,7 +130,10 @@ class Progress:
                 self.running[event.key].waits = True
             return
         self.running.pop(event.key, None)
-        self.statuses[event.status or "error"] += 1
+        status = event.status or "error"
+        if self.selftest and event.agent == "nop":
+            status = _OPPOSITES.get(status, status)
+        self.statuses[status] += 1
         self.n_reused += bool(event.reused)
         if event.refused:
             self.refusals[event.message or "a rule"] += 1

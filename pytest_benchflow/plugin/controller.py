@@ -136,11 +136,12 @@ class Controller:
             except pytest.UsageError:
                 self._expected = []  # nothing was to run, so nothing is missing
                 raise
-            get_session(self._config).job.ledger.begin(len(ours))
-            say_header(get_session(self._config), len(ours))
+            run = get_session(self._config)
+            run.job.ledger.begin(len(ours), selftest=run.settings.selftest)
+            say_header(run, len(ours))
             from pytest_benchflow.plugin.live import watch_run
 
-            watch_run(get_session(self._config))
+            watch_run(run)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

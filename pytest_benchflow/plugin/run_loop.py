@@ -169,7 +169,7 @@ def rollouts_in_flight(session: pytest.Session, run: BenchSession) -> Iterator[N
                     _check(run, items)
                     # Almost all of the package has been imported by now, and stays.
                     gc.freeze()
-                run.job.ledger.begin(len(items))
+                run.job.ledger.begin(len(items), selftest=run.settings.selftest)
                 say_header(run, len(items))
                 watch_run(run)
                 run.ahead = Ahead(run, items)

@@ -55,6 +55,16 @@ def test_what_runs_what_ended_and_what_it_cost() -> None:
     assert status_line(progress, 0.0).endswith("0.0 s")  # a clock that was set back
 
 
+def test_nop_passes_a_selftest_by_failing() -> None:
+    progress = Progress()
+    ends = [end(f"{agent}{reward}", reward, agent=agent) for agent in ("nop", "oracle") for reward in (0.0, 1.0)]
+    broken = JobEvent.of_result("end", result("x", key="x", agent="nop", category=Category.SANDBOX), attempt=1)
+    progress.learn([JobEvent(kind="begin", ts=100.0, total=5, selftest=True), *ends, broken])
+    assert progress.statuses == {"passed": 2, "failed": 2, "error": 1}
+    progress.learn([JobEvent(kind="begin", ts=100.0, total=5), ends[0]])
+    assert progress.statuses == {"failed": 1}
+
+
 def test_a_continued_job_begins_anew_and_one_without_its_process_is_dead() -> None:
     progress = Progress()
     gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
