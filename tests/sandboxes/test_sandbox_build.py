@@ -263,6 +263,14 @@ async def test_an_entrypoint_that_fails_is_told_with_its_last_line(start: StartS
         await start(environment_dir=environment(text))
 
 
+async def test_a_package_that_the_hosts_release_does_not_have_leads_to_docker(
+    start: StartSandbox, environment: Write
+) -> None:
+    text = "FROM ubuntu:20.04\nRUN echo 'E: Unable to locate package libold15'; exit 100\n"
+    with pytest.raises(BuildError, match=r"(?s)Dockerfile:2: .* 100.*; this host is .*; use --bf-sandbox docker"):
+        await start(environment_dir=environment(text))
+
+
 async def test_a_missing_source_names_the_line(start: StartSandbox, environment: Write) -> None:
     with pytest.raises(BuildError, match=r"^environment/Dockerfile:2: COPY nofile: not found in .*/environment$"):
         await start(environment_dir=environment("FROM scratch\nCOPY nofile /x\n"))

@@ -7,11 +7,12 @@ import contextlib
 import hashlib
 import io
 import json
+import re
 import shutil
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
@@ -38,9 +39,10 @@ from pytest_benchflow.sandboxes.local.interpreter import (
 )
 from pytest_benchflow.sandboxes.local.layers import LayerStore, ensure_mirror, layer_name
 from pytest_benchflow.sandboxes.local.machine import Command, Machine, MachineConfig, Target
-from pytest_benchflow.sandboxes.local.standins import find_stand_in
+from pytest_benchflow.sandboxes.local.standins import find_stand_in, host_title
 
 _TAIL_LINES = 30
+_NO_PACKAGE = re.compile("Unable to locate package|has no installation candidate|Couldn't find any package")
 _LIST = 'shopt -s nullglob dotglob; files=("$1"/*); ((${#files[@]})) && printf "%s\\0" "${files[@]}"'
 
 
@@ -59,7 +61,14 @@ async def run_command(step: RunStep, machine: Machine, host: Host, where: str) -
     if result.return_code != 0:
         tail = without_progress(result.stdout)[-_TAIL_LINES:]
         first = f"{where}: RUN {step.text}: exit status {result.return_code}"
-        raise BuildError("\n    ".join([first, *tail]))
+        raise BuildError("\n    ".join([first, *tail]), advice=_advice(tail))
+
+
+def _advice(output: Sequence[str]) -> str | None:
+    """Return what to do where the image's distribution may have what the host's does not."""
+    if any(line.startswith("E: ") and _NO_PACKAGE.search(line) for line in output):
+        return f"this host is {host_title()}, and the image's distribution may have it; use --bf-sandbox docker"
+    return None
 
 
 async def copy_files(step: CopyStep, machine: Machine, context: BuildContext, where: str) -> None:
