@@ -58,16 +58,18 @@ def test_a_dry_run_asks_the_sandbox_about_every_environment_and_lists_what_is_no
     project.task("tasks/checked", toml='[verifier]\nenvironment_mode = "separate"\n', files=own)
     for name in ("one", "other"):
         project.task(f"tasks/{name}", dockerfile="FROM images.example/own:1\n")
+    project.task("tasks/copies", dockerfile="FROM scratch AS one\nCOPY gone /\nFROM scratch\nCOPY --from=one / /\n")
     project.task("tasks/sound")
     done = project.run("tasks", "--bf-dry-run", "--bf-sandbox=local")
     assert done.ret == pytest.ExitCode.TESTS_FAILED
     done.stdout.fnmatch_lines(
         [
             "tasks/checked/task.toml::oracle  tests/Dockerfile:1: FROM images.example/own:1: nothing on this host*",
+            "tasks/copies/task.toml::oracle  environment/Dockerfile:2: COPY gone: not found in *",
             "tasks/one/task.toml::oracle  environment/Dockerfile:1: FROM images.example/own:1: * (1: 2 rollouts)",
             "tasks/other/task.toml::oracle  see (1)",
             "tasks/sound/task.toml::oracle  ready",
-            "4 rollouts on local, 1 of them ready*",
+            "5 rollouts on local, 1 of them ready*",
             "not listed: 1 that could not be collected, see the errors",
             "tasks/broken/task.toml:3: *timeout_sec is*",
         ]

@@ -12,7 +12,7 @@ import shutil
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
@@ -247,7 +247,18 @@ def plan_environment(directory: Path | None, host: Host) -> EnvironmentPlan | No
         raise BuildError(
             f"{name}: {count} RUN, COPY and ADD instructions, and at most {MAX_LAYERS} are supported; join some"
         )
+    with as_build_error(name):
+        _check_sources(plan, plan.steps, context, name)
     return EnvironmentPlan(name, context, plan)
+
+
+def _check_sources(plan: BuildPlan, steps: Iterable[BuildStep], context: BuildContext, name: str) -> None:
+    """Refuse a COPY or ADD of what is not there, in these steps and the stages that they copy from."""
+    for step in steps:
+        if isinstance(step, CopyStep) and step.stage is not None:
+            _check_sources(plan, plan.stages[step.stage].steps, context, name)
+        elif isinstance(step, CopyStep):
+            sources_of(step, context, f"{name}:{step.line}")
 
 
 class Builder:
