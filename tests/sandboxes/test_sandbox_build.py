@@ -257,6 +257,15 @@ async def test_an_entrypoint_runs_and_may_end_or_swallow_its_command(start: Star
         assert not any("ENTRYPOINT" in note for note in sandbox.notes)
 
 
+async def test_an_entrypoint_that_never_ends_is_not_waited_for_and_goes_on(
+    start: StartSandbox, environment: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_benchflow.sandboxes.helpers._ENTRYPOINT_WAIT_SEC", 1)
+    text = 'ENTRYPOINT ["sh", "-c", "while :; do echo >>/ticks; echo noise; sleep 0.1; done"]'
+    sandbox = await start(environment_dir=environment(f"FROM scratch\n{text}\n"))
+    await output(sandbox, "n=$(wc -l </ticks); until [ $(wc -l </ticks) -gt $n ]; do sleep 0.1; done")
+
+
 async def test_an_entrypoint_that_fails_is_told_with_its_last_line(start: StartSandbox, environment: Write) -> None:
     text = 'FROM scratch\nENTRYPOINT ["sh", "-c", "echo one; echo no $A >&2; exit 3"]\nENV A=b\n'
     with pytest.raises(SandboxError, match=r"ENTRYPOINT of its image ended with status 3 .*: no b; let it end"):
