@@ -65,6 +65,13 @@ async def test_a_package_of_the_host_can_be_upgraded(sandbox: Sandbox) -> None:
 
 
 @needs_dpkg
+async def test_what_the_hosts_dpkg_is_just_doing_is_not_seen(sandbox: Sandbox) -> None:
+    # As long as its journal holds something, apt does nothing but tell to repair it.
+    look = "ls -A /var/lib/dpkg/updates; stat -f -c %T /var/lib/dpkg/updates"
+    assert await output(sandbox, look) == "tmpfs\n"
+
+
+@needs_dpkg
 @only_root
 async def test_a_package_that_an_ordinary_user_cannot_upgrade_is_named(start: StartSandbox) -> None:
     sandbox = await start()

@@ -18,6 +18,8 @@ from .wire import Message
 #: Character device 0:0 in an overlay's lower layer hides the name in the layers below it.
 WHITEOUT = os.makedev(0, 0)
 _OWN_FILES = "/etc/dpkg/sandbox-own-files"
+#: What a dpkg has not finished: as long as the host's is at work, apt would refuse to do anything here.
+_JOURNAL = "/var/lib/dpkg/updates"
 #: Where only root exists, apt cannot download as a user of its own, nor can man-db index pages as its.
 _PACKAGE_SETTINGS = {
     "apt/apt.conf.d/zz-sandbox": 'APT::Sandbox::User "root";\n',
@@ -209,6 +211,8 @@ def enter(config: Message, host: HostView) -> int:
             bind(f"/{area.path}", f"{root}/{area.path}", libc.MS_RDONLY | _FLAGS)
         else:
             builder.mount(area.key, f"/{area.path}", mask, f"{root}/{area.path}")
+    if os.path.isdir(root + _JOURNAL):
+        libc.mount("tmpfs", root + _JOURNAL, "tmpfs", _FLAGS, "mode=755,size=16m")
     if prefix_fd is not None:
         bind(f"/proc/self/fd/{prefix_fd}", root + prefix, libc.MS_RDONLY | _FLAGS)
         os.close(prefix_fd)
