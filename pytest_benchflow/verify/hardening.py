@@ -162,17 +162,41 @@ class Guard:
             await self._replace_aliases(found)
             after = await self._scan_after(step, before)
         plan = decide(before, after, context)
-        packages: Sequence[str] = ()
-        if after.fresh and self.hardening.does("restore_config"):
-            packages = decide_packages(after.fresh, await self._custody.changes(), plan)
+        restored = await self._restored(after, context, plan)
         self._ignores_hooks = plan.ignores_hooks
         await self._carry_out(plan)
-        await self._custody_restore(packages)
+        await self._custody_restore(restored)
         return [finding.model_copy(update={"step": step.name, "round": round}) for finding in plan.findings]
+
+    async def _restored(self, after: Scan, context: Context, plan: Plan) -> list[str]:
+        """Return what the image has to give back; what has been added to its packages is added to the plan."""
+        if not self._has_custody:
+            return []
+        archives = self._archives if self.hardening.does("remove_shadows") else ()
+        looks = bool(after.fresh) and self.hardening.does("restore_config")
+        if not (looks or plan.restore or archives):
+            return []
+        changes = await self._custody.changes()
+        packages = decide_packages(after.fresh, changes, context, plan) if looks else []
+        changed = {change.path for change in changes if change.kind == "changed"}
+        for path in changed.intersection(archives):
+            plan.drop(path)
+            plan.report("shadowing_module", f"{path}, where Python looks for modules, was changed; put back", path)
+        return [*packages, *changed.intersection([*plan.restore, *archives])]
+
+    @property
+    def _archives(self) -> list[str]:
+        """Archives of modules in which Python looks first."""
+        assert self._before is not None
+        entries = self._before.env.get("PYTHONPATH", "").split(":")
+        return [
+            posixpath.join(self.sandbox.workdir, entry) for entry in entries if entry.endswith((".zip", ".egg", ".whl"))
+        ]
 
     async def _scan_after(self, step: TaskStep, before: Scan) -> Scan:
         programs = (*self._programs, *self._read)
-        since = before.now if self._has_custody and self.users and not self._is_trusted else ""
+        may_change = bool(self.users or self.artifacts) and not self._is_trusted
+        since = before.now if self._has_custody and may_change else ""
         return await scan(self.sandbox, roots=self._roots, tops=self._tops(step), programs=programs, since=since)
 
     async def _aliases(self, before: Scan, after: Scan, context: Context) -> list[str]:
@@ -365,7 +389,9 @@ class Guard:
             imports=tests.imports,
             own_modules=tests.own_modules,
             places=tests.places,
+            is_copy=not self.users,
             programs=self._programs,
+            path=tuple(self._before.env.get("PATH", "").split(":")),
             known_programs=self._before.binaries,
         )
 

@@ -7,18 +7,20 @@ import re
 from collections.abc import Iterable
 
 from pytest_benchflow.sandboxes import FileChange
-from pytest_benchflow.verify.plan import Plan
+from pytest_benchflow.verify.plan import Context, Plan
 
-_NODE = re.compile(r"(.*/node_modules/(?:@[^/]+/)?[^/.@][^/]*)/.+")
+_NODE = re.compile(r"(.*/node_modules/(?:@[^/]+/)?[^/.@][^/]*)(/.+)?")
 _PYTHON = re.compile(r"(.*/site-packages)/([^/]+)(?:/.*)?")
+_PYTEST = frozenset({"pytest", "_pytest", "pluggy", "iniconfig", "py"})
 _MOST_PACKAGES = 40
 
 
-def decide_packages(fresh: Iterable[str], changes: Iterable[FileChange], plan: Plan) -> list[str]:
+def decide_packages(fresh: Iterable[str], changes: Iterable[FileChange], context: Context, plan: Plan) -> list[str]:
     """Have what was added to packages of the image removed, and return what the image has to give back.
 
     A package of Node comes back as a whole; of Python, where several share a directory, changed files do, unless
-    another version was installed. Packages that are new are the agent's work.
+    another version was installed. Packages that are new are the agent's work, but for pytest's own.
+    In a copy every file looks changed, so that nothing can be said about it.
     """
     kinds = {change.path: change.kind for change in changes}
     restored: dict[str, None] = {}
@@ -26,9 +28,14 @@ def decide_packages(fresh: Iterable[str], changes: Iterable[FileChange], plan: P
     for path in fresh:
         if match := _NODE.fullmatch(path):
             package = _outermost(match[1])
+            if match[2] is None and kinds.get(path) == "added":
+                # A file comes before a directory, and links of the agent's are its packages.
+                if kinds.get(posixpath.dirname(package)) != "added" and re.search(r"\.[cm]?js$|\.json$|\.node$", path):
+                    plan.drop(path)
+                continue
             if kinds.get(package) == "added":
                 continue
-            if kinds.get(path) == "added":
+            if match[2] is None or kinds.get(path) == "added":
                 plan.drop(path)
             restored[package] = None
         elif match := _PYTHON.fullmatch(path):
@@ -36,12 +43,22 @@ def decide_packages(fresh: Iterable[str], changes: Iterable[FileChange], plan: P
                 plan.drop(path)
             elif kinds.get(path) == "changed" and match[2].partition("-")[0].lower() not in upgraded:
                 restored[path] = None
-    for package in restored:
+            elif kinds.get(path) == "added" and kinds.get(match[1]) != "added":
+                _decide_added(f"{match[1]}/{match[2]}", context, plan)
+    for package in restored if not context.is_copy else ():
         plan.report("changed_config", f"{package}, which the image has installed, was changed; put back", package)
     if len(restored) > _MOST_PACKAGES:
         plan.findings = [finding for finding in plan.findings if finding.paths[0] not in restored]
         return list(dict.fromkeys(_directory(path) for path in restored))
     return list(restored)
+
+
+def _decide_added(root: str, context: Context, plan: Plan) -> None:
+    """Take away another pytest that was added to an environment of the image."""
+    name = posixpath.basename(root).partition(".")[0]
+    if name in _PYTEST and re.search(r"\bpytest\b", context.prose) is None and "pytest" not in context.solution:
+        plan.drop(root)
+        plan.report("shadowing_module", f"{root} stands in the place of the module {name!r}; removed", root)
 
 
 def _outermost(package: str) -> str:

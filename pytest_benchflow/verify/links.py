@@ -60,6 +60,11 @@ def decide_links(before: Scan, after: Scan, context: Context, plan: Plan) -> Non
     if context.workdir in after.links:
         plan.drop(context.workdir)
         plan.report("escaping_link", f"{context.workdir} itself was made a link; removed", context.workdir)
+    for path, target in before.links.items() if context.is_copy else ():
+        is_gone = not any(path in known for known in (after.links, after.files, after.facts))
+        environment = posixpath.dirname(posixpath.dirname(path))
+        if is_gone and f"{environment}/pyvenv.cfg" in after.files and is_of_system(resolved(path, before.links)):
+            plan.link[path] = target
     for path, target in before.links.items():
         # An interpreter of a virtual environment, for example.
         if after.links.get(path) != target and (path in after.files or path in after.facts or path in after.links):

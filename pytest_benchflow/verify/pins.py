@@ -24,6 +24,29 @@ _LOADED = (
     *("GIT_CONFIG_SYSTEM", "GIT_EXEC_PATH", "GIT_TEMPLATE_DIR", "GIT_SSH_COMMAND", "GIT_EXTERNAL_DIFF", "GIT_ASKPASS"),
     *("GIT_EDITOR", "GIT_PAGER", "PIP_CONFIG_FILE", "NPM_CONFIG_USERCONFIG", "npm_config_userconfig", "PAGER"),
     *("EDITOR", "LESSOPEN", "LESSCLOSE", "XDG_CONFIG_HOME", "RUSTC_WRAPPER", "CC_WRAPPER", "CURL_HOME", "WGETRC"),
+    *(
+        "OPENSSL_CONF",
+        "OPENSSL_MODULES",
+        "OPENSSL_ENGINES",
+        "JDK_JAVA_OPTIONS",
+        "MAVEN_OPTS",
+        "GRADLE_OPTS",
+        "SBT_OPTS",
+    ),
+    *("LUA_INIT", "R_PROFILE", "R_PROFILE_USER", "R_ENVIRON", "R_ENVIRON_USER", "PHPRC", "PHP_INI_SCAN_DIR", "PERL5DB"),
+    *(
+        "GOFLAGS",
+        "GOENV",
+        "RUSTFLAGS",
+        "RUSTC",
+        "RUSTC_WORKSPACE_WRAPPER",
+        "CARGO_BUILD_RUSTC_WRAPPER",
+        "GCC_EXEC_PREFIX",
+    ),
+    *("COMPILER_PATH", "CMAKE_TOOLCHAIN_FILE", "BASH_LOADABLES_PATH", "COVERAGE_RCFILE", "COVERAGE_PROCESS_CONFIG"),
+    *("UV_CONFIG_FILE", "NPM_CONFIG_GLOBALCONFIG", "npm_config_globalconfig", "NPM_CONFIG_SCRIPT_SHELL", "INPUTRC"),
+    *("npm_config_script_shell", "YARN_RC_FILENAME", "XDG_CONFIG_DIRS", "GIT_DIR", "GIT_COMMON_DIR", "GIT_WORK_TREE"),
+    *("GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_CONFIG_PARAMETERS", "GIT_SSH"),
     *("SQLITE_HISTORY", "PROMPT_COMMAND", "PYTHONINSPECT", "PYTHONBREAKPOINT", "LOCPATH", "HOSTALIASES"),
 )
 _WORD = re.compile(r"[^\s:=,;'\"]+")
@@ -73,6 +96,9 @@ def pinned(env: Mapping[str, str], ownership: Ownership) -> dict[str, str]:
         paths = [word for word in _WORD.findall(value) if "/" in word]
         if any(ownership.is_agents(path) for path in paths):
             pins[name] = ""
+    values = [word for name in env if name.startswith("GIT_CONFIG_VALUE_") for word in _WORD.findall(env[name])]
+    if any("/" in word and ownership.is_agents(word) for word in values):
+        pins["GIT_CONFIG_COUNT"] = ""
     modules = [part for part in env.get("PYTHONPATH", "").split(":") if part]
     if env.get("PYTEST_PLUGINS") and any(map(ownership.is_agents, modules)):
         pins["PYTEST_PLUGINS"] = ""

@@ -43,8 +43,12 @@ class Context:
     """Names of modules that the tests bring along."""
     places: frozenset[str] = frozenset()
     """Directories that the tests name where they copy or run something: tests may come to stand in them."""
+    is_copy: bool = False
+    """Whether the workspace is a copy in another sandbox, where links into the system did not come along."""
     programs: tuple[str, ...] = ()
     """Directories of programs that the agent may write to."""
+    path: tuple[str, ...] = ()
+    """The directories of the image's PATH."""
     known_programs: frozenset[str] = frozenset()
     """Names of programs that are elsewhere on the path."""
 
@@ -80,6 +84,8 @@ class Plan:
     remove: dict[str, None] = field(default_factory=dict)
     write: dict[str, ScannedFile] = field(default_factory=dict)
     link: dict[str, str] = field(default_factory=dict)
+    restore: dict[str, None] = field(default_factory=dict)
+    """What only the image can give back, if it has it."""
     findings: list[Finding] = field(default_factory=list)
     ignores_hooks: bool = False
     """Whether git must not run hooks: they may stay, for tests may look at them."""

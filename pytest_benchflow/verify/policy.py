@@ -33,13 +33,23 @@ _TEST_CONFIG = (
 
 
 #: Read by build tools: what an agent changes is put back, what it adds belongs to its work.
-_BUILD_CONFIG = ("setup.py", "hatch.toml", "flit.ini", "MANIFEST.in", "Makefile", "makefile", "GNUmakefile")
+_BUILD_CONFIG = (
+    "pyvenv.cfg",
+    "setup.py",
+    "hatch.toml",
+    "flit.ini",
+    "MANIFEST.in",
+    "Makefile",
+    "makefile",
+    "GNUmakefile",
+)
 
 
 #: Files that belong to several tools: only what a test runner reads in them is put back.
 _SHARED_CONFIG = ("pyproject.toml", "setup.cfg", "tox.ini", "package.json")
 
 
+_INTERPRETER = re.compile(r"/bin/python[\d.]*$")
 _CUSTOMIZE = ("sitecustomize.*", "usercustomize.*")
 
 
@@ -66,6 +76,9 @@ def decide(before: Scan, after: Scan, context: Context) -> Plan:
     if does("remove_shadows"):
         decide_modules(before, after, context, plan)
         decide_programs(before, after, context, plan)
+        for path in after.hiding:
+            plan.drop(path)
+            plan.report("shadowing_module", f"{path} stands before the module {path}.py; removed", path)
     if does("clean_caches"):
         for path, facts in after.facts.items():
             if path.endswith(".pyc") and "/__pycache__/" in path and before.facts.get(path) != facts:
@@ -98,6 +111,11 @@ def _decide_files(before: Scan, after: Scan, context: Context, plan: Plan) -> No
         gone = path not in after.files and path not in after.facts
         if gone and _is_guarded(path, context) and _matches(path, _TEST_CONFIG):
             plan.write[path] = old
+    for path, facts in before.facts.items():
+        # The interpreter of a virtual environment that is no link; only the image has another one.
+        if _INTERPRETER.search(path) and after.facts.get(path) != facts:
+            plan.drop(path)
+            plan.restore[path] = None
     _decide_config_links(before, after, context, plan)
     if context.hardening.does("clean_git"):
         _decide_repositories(before, after, context, plan)
@@ -157,7 +175,7 @@ def _decide_file(
     name = posixpath.basename(path)
     if name == ".git":
         _decide_git_file(path, file, context, plan, after)
-    elif _is_git(path) and name != "commondir":
+    elif _is_git(path) and name not in ("HEAD", "commondir"):
         _decide_git(path, old, file, context, plan)
     elif path.endswith(".pth"):
         _decide_pth(path, old, file, plan)
@@ -168,6 +186,11 @@ def _decide_file(
         plan.report("planted_file", f"{path} would run in every Python program; removed", path)
         if old is not None:
             plan.write[path] = old
+    elif _INTERPRETER.search(path):
+        if old is not None:
+            plan.drop(path)
+            plan.write[path] = old
+            plan.report("changed_config", f"{path}, an interpreter, was replaced; put back", path)
     elif name == "__init__.py":
         _decide_test_package(path, old, file, context, plan)
     elif path.startswith("/etc/profile.d/"):

@@ -81,8 +81,18 @@ all() {{
   fi
   if [ -n '{since}' ] && [ ${{#live[@]}} != 0 ]; then
     printf '\0\0#fresh\0'
-    find "${{live[@]}}" -xdev ! -path "*$nl*" '(' -path '*/node_modules/*' -o -path '*/site-packages/*' ')' \
-      ! -type d -newerct '@{since}' -print 2>/dev/null
+    fresh=$(find "${{live[@]}}" -xdev ! -path "*$nl*" '(' -path '*/node_modules/*' -o -path '*/site-packages/*' ')' \
+      ! -type d -newerct '@{since}' -print 2>/dev/null)
+    printf '%s\n' "$fresh"
+    printf '\0\0#hiding\0'
+    while IFS= read -r f; do
+      case $f in
+        */site-packages/*/__init__.*) d=${{f%/*}} ;;
+        */site-packages/*.so) d=${{f##*/}} d=${{f%/*}}/${{d%%.*}} ;;
+        *) continue ;;
+      esac
+      [ -e "$d.py" ] && printf '%s\n' "$d"
+    done <<<"$fresh"
   fi
   {more}
   list=$(files)
@@ -104,7 +114,17 @@ for d in "${{words[@]}}"; do
   case $d in
     /bin | /sbin | /usr/bin | /usr/sbin | /usr/local/bin | /usr/local/sbin) ;;
     {inside}) programs+=("$d") ;;
-    /*) [ -O "$d" ] || programs+=("$d") ;;
+    /*)
+      p=$d
+      while [ -n "$p" ]; do
+        # Whose it is, or whether all may write to it.
+        if [ ! -O "$p" ] || [ -n "$(find "$p/" -maxdepth 0 -perm -2 ! -perm -1000 2>/dev/null)" ]; then
+          programs+=("$d")
+          break
+        fi
+        p=${{p%/*}}
+      done
+      ;;
   esac
 done
 IFS=: read -r -d '' -a words < <(printf '%s\0' "${{NODE_PATH:-}}")
@@ -117,7 +137,8 @@ done
 
 _FACTS = r"""
 printf '\0\0#binaries\0'
-for d in /usr/local/bin /usr/local/sbin /usr/bin /usr/sbin /bin /sbin; do
+IFS=: read -r -d '' -a words < <(printf '%s\0' "${{PATH:-}}")
+for d in /usr/local/bin /usr/local/sbin /usr/bin /usr/sbin /bin /sbin "${{words[@]}}"; do
   [ -L "$d" ] || {{ cd "$d" 2>/dev/null && printf '%s\n' *; }}
 done
 cd /
@@ -207,13 +228,15 @@ class Scan:
     added: tuple[str, ...] = ()
     """Directories that the system's interpreters look into because of .pth files."""
     ids: Mapping[str, int] = field(default_factory=dict)
+    """Numbers of users."""
     waiting: frozenset[str] = frozenset()
     """What lies where results and tests will be."""
     now: str = ""
     """The sandbox's clock, if it tells more than seconds."""
     fresh: tuple[str, ...] = ()
     """What was written in directories of installed packages."""
-    """Numbers of users."""
+    hiding: tuple[str, ...] = ()
+    """Packages among that, by their names, that hide a module beside them."""
     owners: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """User and mode of directories."""
 
@@ -308,7 +331,8 @@ def _parsed(output: str) -> Scan:
         added=tuple(dict.fromkeys(texts.get("added", "").split())),
         now=now if re.fullmatch(r"\d+\.\d+", now := texts.get("now", "").strip().replace(",", ".")) else "",
         waiting=frozenset(texts.get("waiting", "").splitlines()),
-        fresh=tuple(texts.get("fresh", "").splitlines()),
+        fresh=tuple(filter(None, texts.get("fresh", "").splitlines())),
+        hiding=tuple(texts.get("hiding", "").splitlines()),
         binaries=frozenset(texts.get("binaries", "").splitlines()),
         ids={name: int(uid) for name, _, uid in (line.partition(" ") for line in ids) if uid.isdigit()},
         owners={path: (int(fact.split()[0]), int(fact.split()[1], 8)) for fact, path in owners if path},

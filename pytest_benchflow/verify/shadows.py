@@ -76,6 +76,7 @@ def decide_programs(before: Scan, after: Scan, context: Context, plan: Plan) -> 
                     continue
                 if name in context.known_programs or name in PROGRAMS:
                     plan.drop(path)
+                    plan.restore[path] = None  # it may have been too large to be read before
                     plan.report("environment", f"{path} stands before the system's own {name}; removed", path)
                 continue
             plan.drop(path)

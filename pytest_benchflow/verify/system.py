@@ -126,7 +126,7 @@ def _decide(
         _report(plan, f"{path} stands before Python's own library; removed", path)
     elif match := _STDLIB.fullmatch(path):
         _decide_stdlib(change, match, plan, is_managed=is_managed)
-    elif posixpath.dirname(path) in _PROGRAM_DIRS:
+    elif posixpath.dirname(path) in (*_PROGRAM_DIRS, *context.path):
         _decide_program(change, name, context, plan, is_managed=is_managed)
     elif any(_is_below(path, top) for top in _SYSTEM):
         if change.kind == "changed":

@@ -182,6 +182,7 @@ def make_task(
     setup: str = "",
     is_multi_step: bool = False,
     jobs: Path | None = None,
+    prose: str = "Find the answer.",
 ) -> Path:
     """Write a task whose prompts bring the agent's scripts along."""
     head = 'schema_version = "1.3"\n'
@@ -197,11 +198,11 @@ def make_task(
     steps = ""
     if is_multi_step:
         for number, script in enumerate(texts, 1):
-            files[f"steps/step{number}/instruction.md"] = f"Find the answer.\n\n{script}\n"
+            files[f"steps/step{number}/instruction.md"] = f"{prose}\n\n{script}\n"
             files |= {f"steps/step{number}/tests/{name}": text for name, text in tests.items()}
             steps += f'[[steps]]\nname = "step{number}"\n'
     else:
-        files["instruction.md"] = f"Find the answer.\n\n{texts[0]}\n"
+        files["instruction.md"] = f"{prose}\n\n{texts[0]}\n"
         files |= {f"tests/{name}": text for name, text in tests.items()}
     environment_table = '[environment]\nnetwork_mode = "no-network"\n'
     if setup:
@@ -309,6 +310,7 @@ class Arena:
             toml=honest.toml,
             setup=honest.setup,
             is_multi_step=len(honest.scripts) > 1,
+            prose=honest.prose,
         )
         return self._rollout(task, honest.name, None if honest.user != AGENT else AGENT, {})
 

@@ -32,6 +32,7 @@ CHOSEN = frozenset(
     conftest-for-the-next-step round-plants-a-conftest separate-conftest
     tests-link-to-packages venv-programs-are-a-link ini-with-other-line-ends package-of-tests-with-hidden-code
     metadata-is-a-link shadow-what-pytest-needs package-before-a-module git-common-directory git-hooks-are-links
+    venv-with-a-pytest program-that-all-may-write-to variable-openssl-conf
     """.split()  # noqa: SIM905
 )
 CHOSEN_CONTROLS = {"conftest-beside-tests", "shadow-json-inline", "git-fsmonitor", "answer-is-a-link"}
@@ -39,7 +40,7 @@ CHOSEN_HONEST = frozenset(
     """
     honest-file honest-project-has-a-conftest honest-plugin-of-the-image honest-editable-install
     honest-toolchain-in-opt honest-venv-on-the-path honest-venv-of-the-agent honest-git-hook honest-installs-a-package
-    honest-steps honest-separate-verifier
+    honest-steps honest-separate-verifier honest-hook-is-run honest-directory-moved honest-venv-as-artifact
     """.split()  # noqa: SIM905
 )
 

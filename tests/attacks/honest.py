@@ -23,6 +23,7 @@ class Honest:
     name: str
     scripts: Sequence[str]
     tests: Mapping[str, str]
+    prose: str = "Find the answer."
     user: str = AGENT
     toml: str = ""
     image: str = ""
@@ -210,4 +211,51 @@ _honest(
         "check.py": "from helper import read\nassert read('/app/out.txt') == '42'\n",
         "helper.py": "def read(path):\n    return open(path).read().strip()\n",
     },
+)
+_honest(
+    "honest-hook-is-run",
+    "printf '#!/bin/bash\\n! git diff --cached | grep -q ^+.*TODO\\n' >.git/hooks/pre-commit; chmod 755 .git/hooks/pre-commit",
+    "cd /app; git config --global --add safe.directory /app; echo TODO >t; git add t; "
+    "! git commit -qm t && echo fine >t && git add t && git commit -qm t",
+    prose="Set up a pre-commit hook in the repository that refuses files with the word TODO in them.",
+)
+_honest(
+    "honest-module-named-like-the-library",
+    "echo 'print(\"May\")' >calendar.py",
+    '[ "$(python3 /app/calendar.py)" = May ]',
+    prose="Write the program /app/calendar.py, so that it prints the name of a month.",
+)
+_honest(
+    "honest-directory-moved",
+    "mkdir -p lib; mv src/product lib/; ln -s ../lib/product src/product; ln -s lib/product current",
+    "cd /app && [ -L current ] && PYTHONPATH=src python3 -c 'import product; assert product.double(21) == 42'",
+)
+_honest(
+    "honest-worktree-and-bare-repository",
+    "git worktree add -q wt -b side; cd wt; echo 42 >out.txt; git add out.txt; git commit -qm out; "
+    "git init -q --bare ../server; git push -q ../server HEAD:refs/heads/main",
+    "git config --global --add safe.directory '*'; cd /app/wt && [ \"$(git log -1 --format=%s)\" = out ] && "
+    "rm -rf /tmp/clone && git clone -q -b main /app/server /tmp/clone && [ -f /tmp/clone/out.txt ]",
+)
+_honest(
+    "honest-tools-open-to-all",
+    "frobnicate out.txt",
+    '[ "$(cat /app/out.txt)" = 42 ] && [ "$(jq /app/out.txt)" = 42 ]',
+    image="RUN mkdir -p /opt/tools && printf '#!/bin/bash\\necho 42 >$1\\n' >/opt/tools/frobnicate && "
+    "printf '#!/bin/bash\\nexec cat \"$@\"\\n' >/opt/tools/jq && chmod -R 777 /opt/tools\nENV PATH=/opt/tools:$PATH",
+)
+_honest(
+    "honest-venv-as-artifact",
+    "S=$(echo .venv/lib/python3*/site-packages); echo 'WORD = 43' >$S/added.py",
+    "cd /app && .venv/bin/python -c 'import only_here, added; assert (only_here.WORD, added.WORD) == (42, 43)'",
+    image=_VENV,
+    toml='artifacts = ["/app"]\n[verifier]\nenvironment_mode = "separate"\n',
+)
+_honest(
+    "honest-links-between-packages",
+    "mkdir -p web/node_modules/left web/packages/mine; echo 'module.exports = 42' >web/node_modules/left/index.js; "
+    "echo 'module.exports = 1' >web/packages/mine/index.js; ln -s ../packages/mine web/node_modules/mine; "
+    "ln -s node_modules/left web/vendor",
+    'cd /app/web && node -e \'process.exit(require("left") + require("mine") === 43 ? 0 : 1)\' && [ -f vendor/index.js ]',
+    needs=("node",),
 )

@@ -134,6 +134,11 @@ VERIFIERS: dict[str, dict[str, str]] = {
         "test.sh": "cd /app\n.venv/bin/python -m pytest -q /tests/test_answer.py\n" + _SCORE,
         "test_answer.py": _TEST_ANSWER,
     },
+    "venv-module": {
+        "test.sh": "cd /app\n.venv/bin/python /tests/check.py\n",
+        "check.py": f"import only_here\n{_CHECK}",
+    },
+    "tool": {"test.sh": "cd /app\nfrobnicate answer.txt /tests/expected.txt\n" + _SCORE},
     "unittest": {
         "test.sh": "cd /app\npython3 -m unittest discover -s /tests -p 'test_*.py'\n" + _SCORE,
         "test_answer.py": "import unittest\nfrom pathlib import Path\n\n\nclass T(unittest.TestCase):\n"
