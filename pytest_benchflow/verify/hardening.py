@@ -293,7 +293,9 @@ class Guard:
     async def _carry_out(self, plan: Plan) -> None:
         if plan.is_empty:
             return
-        removal = b"\0".join(map(_bytes, dict.fromkeys([*plan.remove, *plan.write, *plan.link])))
+        # The list of users is needed to run anything.
+        gone = [path for path in (*plan.remove, *plan.write, *plan.link) if path != "/etc/passwd"]
+        removal = b"\0".join(map(_bytes, dict.fromkeys(gone)))
         await exec_checked(
             self.sandbox,
             "xargs -0 rm -rf --",
@@ -392,6 +394,7 @@ class Guard:
             is_copy=not self.users,
             programs=self._programs,
             path=tuple(self._before.env.get("PATH", "").split(":")),
+            installed=self._before.packages,
             known_programs=self._before.binaries,
         )
 

@@ -12,6 +12,8 @@ from pytest_benchflow.verify.scan import Scan
 SYSTEM_TARGETS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt")
 
 
+#: Where everybody writes.
+TEMPORARY = ("/tmp/", "/var/tmp/", "/dev/shm/")  # noqa: S108
 #: Directories that a scan does not look into, and names that mean something to the tools that look for them.
 _NOT_SCANNED = re.compile(r"/node_modules/|\.git/(?:objects|refs)/")
 _MEANINGFUL = re.compile(
@@ -73,9 +75,13 @@ def decide_links(before: Scan, after: Scan, context: Context, plan: Plan) -> Non
                 plan.drop(path)
                 plan.link[path] = target
                 plan.report("changed_config", f"{path} led to {target}, and does again", path)
+    _decide_shared_files(before, after, context, plan)
     for path, target in after.links.items():
         if posixpath.basename(path) == "__pycache__" and before.links.get(path) != target:
             plan.drop(path)
+        is_new_in_tmp = path.startswith(TEMPORARY) and before.links.get(path) != target and path not in context.prose
+        if is_new_in_tmp and f"{resolved(path, after.links)}/".startswith(top):
+            plan.drop(path)  # verifiers write there, and would write to what it leads to
         if not path.startswith(top) or top == "/" or before.links.get(path) == target:
             continue
         end = resolved(path, after.links)
@@ -89,6 +95,18 @@ def decide_links(before: Scan, after: Scan, context: Context, plan: Plan) -> Non
         plan.drop(path)
         if is_hidden:
             plan.report("escaping_link", f"{path} was a link to {end}, and was removed", path)
+
+
+def _decide_shared_files(before: Scan, after: Scan, context: Context, plan: Plan) -> None:
+    """Take away second names of the workspace's files where verifiers write, and pipes, at which they would wait."""
+    top = context.workdir.rstrip("/") + "/"
+    inside = {inode for path, inode in after.shared.items() if path.startswith(top)}
+    for path, inode in after.shared.items():
+        if path.startswith(TEMPORARY) and not path.startswith(top) and inode in inside:
+            plan.drop(path)
+    if re.search(r"\b(?:pipes?|fifos?)\b", context.prose, re.IGNORECASE) is None:
+        for path in after.pipes - before.pipes:
+            plan.drop(path)
 
 
 def is_of_system(path: str) -> bool:

@@ -49,6 +49,8 @@ class Context:
     """Directories of programs that the agent may write to."""
     path: tuple[str, ...] = ()
     """The directories of the image's PATH."""
+    installed: frozenset[str] = frozenset()
+    """Names of what is installed for the system's interpreters."""
     known_programs: frozenset[str] = frozenset()
     """Names of programs that are elsewhere on the path."""
 

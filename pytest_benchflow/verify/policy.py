@@ -170,6 +170,9 @@ def _decide_file(
     before: Scan,
     after: Scan,
 ) -> None:
+    if path == "/etc/passwd":
+        _decide_users(old, file, context, plan)
+        return
     if not _is_guarded(path, context) or _in_packages(path, old):
         return
     name = posixpath.basename(path)
@@ -380,6 +383,21 @@ def _decide_pth(path: str, old: ScannedFile | None, file: ScannedFile, plan: Pla
         plan.report("planted_file", f"{path} would run code in every Python program; removed", path)
         if old is not None:
             plan.write[path] = old
+
+
+def _decide_users(old: ScannedFile | None, file: ScannedFile, context: Context, plan: Plan) -> None:
+    """Put back homes and shells of users who were there before; new users may stay, but for a second root."""
+    if old is None or not context.hardening.does("restore_system"):
+        return
+    known = {line.partition(":")[0]: line for line in old.text.splitlines()}
+    now = [line for line in file.text.splitlines() if line.partition(":")[0] not in known]
+    added = [line for line in now if line.split(":")[2:3] != ["0"]]
+    changed = [line for line in known.values() if line not in file.text.splitlines()]
+    if changed or added != now:
+        text = "\n".join([*known.values(), *added, ""])
+        plan.write[file.path] = replace(old, content=text.encode("utf-8", "surrogateescape"))
+        names = ", ".join(line.partition(":")[0] for line in changed) or "root"
+        plan.report("system_file", f"{file.path} said something else about {names}; put back", file.path)
 
 
 def _loads_plugins(text: str) -> bool:

@@ -55,6 +55,7 @@ named=({named})
 pruned=(-type d '(' -name node_modules -o -path '*.git/objects' -o -path '*.git/refs' ')' -prune -o)
 nl=$'\n'
 files() {{
+  [ ! -f /etc/passwd ] || echo /etc/passwd
   [ ${{#live[@]}} = 0 ] || find "${{live[@]}}" -xdev "${{pruned[@]}}" ! -path "*$nl*" \
     '(' -type l -o -type f -size -{blocks} '(' "${{named[@]}}" ')' ')' -print
   [ ${{#livedirs[@]}} = 0 ] || find "${{livedirs[@]}}" -maxdepth 1 ! -path "*$nl*" \
@@ -68,6 +69,13 @@ all() {{
       -exec stat -c '%i %s %z|%n' {{}} + 2>/dev/null
     printf '\0\0#odd\0'
     find "${{live[@]}}" -xdev "${{pruned[@]}}" -path "*$nl*" '(' -type l -o "${{named[@]}}" ')' -print0
+  fi
+  if [ ${{#live[@]}} != 0 ]; then
+    printf '\0\0#pipes\0'
+    find "${{live[@]}}" -xdev "${{pruned[@]}}" ! -path "*$nl*" -type p -print
+    printf '\0\0#shared\0'
+    find "${{live[@]}}" -xdev "${{pruned[@]}}" ! -path "*$nl*" -type f -links +1 \
+      -exec stat -c '%d:%i|%n' {{}} + 2>/dev/null
   fi
   printf '\0\0#waiting\0'
   for f in /logs/verifier/* /logs/verifier/.[!.]* /tests/* /verifier/*; do
@@ -229,6 +237,10 @@ class Scan:
     """Directories that the system's interpreters look into because of .pth files."""
     ids: Mapping[str, int] = field(default_factory=dict)
     """Numbers of users."""
+    pipes: frozenset[str] = frozenset()
+    """Named pipes."""
+    shared: Mapping[str, str] = field(default_factory=dict)
+    """What tells files apart that have several names."""
     waiting: frozenset[str] = frozenset()
     """What lies where results and tests will be."""
     now: str = ""
@@ -318,6 +330,7 @@ def _parsed(output: str) -> Scan:
     facts = (line.partition("|")[::2] for line in texts.get("facts", "").splitlines())
     ids = texts.get("ids", "").splitlines()
     owners = (line.partition("|")[::2] for line in texts.get("owners", "").splitlines())
+    shared = (line.partition("|")[::2] for line in texts.get("shared", "").splitlines())
     linked = dict.fromkeys(texts.get("linked", "").splitlines(), "")
     return Scan(
         files=files,
@@ -330,6 +343,8 @@ def _parsed(output: str) -> Scan:
         programs=dict(line.partition(" ")[::2] for line in texts.get("programs", "").splitlines()),
         added=tuple(dict.fromkeys(texts.get("added", "").split())),
         now=now if re.fullmatch(r"\d+\.\d+", now := texts.get("now", "").strip().replace(",", ".")) else "",
+        pipes=frozenset(texts.get("pipes", "").splitlines()),
+        shared={path: inode for inode, path in shared if path},
         waiting=frozenset(texts.get("waiting", "").splitlines()),
         fresh=tuple(filter(None, texts.get("fresh", "").splitlines())),
         hiding=tuple(texts.get("hiding", "").splitlines()),

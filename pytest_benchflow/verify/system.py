@@ -21,6 +21,7 @@ _SYSTEM = (
     *("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib32"),
     *("/usr/lib64", "/usr/libexec", "/usr/local/bin", "/usr/local/sbin", "/usr/local/lib", "/usr/share/perl"),
 )
+_TOPS = ("/usr/local",)
 #: Settings that a loader, a shell or an interpreter reads by itself, whoever runs it.
 _LOADED = (
     *("/etc/ld.so.preload", "/etc/ld.so.conf", "/etc/ld.so.conf.d/*", "/etc/ld.so.cache", "/etc/profile"),
@@ -28,6 +29,10 @@ _LOADED = (
     *("/etc/gitconfig", "/etc/pip.conf", "/etc/npmrc", "/etc/nsswitch.conf", "/etc/python3*/sitecustomize.py"),
     *("/etc/alternatives/*", "/etc/shells", "/etc/security/pam_env.conf", "/etc/wgetrc", "/etc/curlrc"),
     *("/usr/lib/*/gconv/*", "/usr/local/etc/gitconfig", "/usr/local/etc/npmrc", "/usr/etc/npmrc", "/etc/xdg/pip/*"),
+    *("/etc/ssl/openssl.cnf", "/usr/lib/ssl/openssl.cnf", "/usr/local/ssl/openssl.cnf", "/etc/apt/apt.conf"),
+    *("/etc/apt/apt.conf.d/*", "/etc/dpkg/dpkg.cfg", "/etc/dpkg/dpkg.cfg.d/*", "/etc/perl/*", "/etc/login.defs"),
+    *("/etc/pam.d/*", "/etc/pam.conf", "/etc/security/*", "/etc/su-exec*", "/etc/default/*", "/etc/node_modules/*"),
+    *("/usr/share/git-core/templates/*", "/usr/local/share/git-core/templates/*", "/usr/local/etc/wgetrc"),
     *("/etc/xdg/git/*", "/etc/uv/*", "/etc/perl/sitecustomize.pl", "/etc/sqliterc", "/etc/crontab", "/etc/cron*/*"),
 )
 #: The same in a home.
@@ -37,12 +42,21 @@ _HOME = (
     *(".npmrc", ".yarnrc", ".curlrc", ".wgetrc", ".inputrc", ".local/lib/python*", ".config/uv/*", ".netrc"),
     *(".pythonrc*", ".pythonstartup*", ".sqliterc", ".psqlrc", ".condarc", ".cargo/config*", ".gdbinit", ".Rprofile"),
     *(".config/pytest*", ".coveragerc", ".mocharc*", ".tmux.conf", ".ssh/rc", ".bash_aliases", ".perltidyrc"),
+    *(".config/curlrc", ".node_modules/*", ".node_libraries/*", ".cache/uv/*", ".cache/pip/*", ".perldb"),
     *(".local/bin/*", "bin/*", "conftest.py", "pytest.ini", "sitecustomize.py", "usercustomize.py"),
 )
 _EVERYWHERE = ("conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", "sitecustomize.py", "usercustomize.py")
 _FAMILY = ("pytest", "_pytest", "pluggy", "iniconfig", "py.py")
 _STDLIB = re.compile(r"(/usr(?:/local)?/lib/python3(?:\.\d+)?)/(?!(?:site|dist)-packages/)(.+)")
 _PACKAGES = re.compile(r"(/usr(?:/local)?/lib/python3(?:\.\d+)?/(?:site|dist)-packages)/([^/]+)(?:/(.*))?")
+#: Modules of Perl's own in directories where it looks before those that it came with.
+_PERL = re.compile(
+    r"^/usr/local/(?:share|lib/[^/]+|lib)/(?:perl|site_perl)[^/]*/(?:[\d.]+/)?(?:strict|warnings|utf8|lib|vars|constant|parent|base"
+    r"|feature|overload|integer|bytes|Carp|Exporter|Config|POSIX|Cwd|Encode|Storable|Socket|Symbol|Errno|Fcntl|XSLoader"
+    r"|File/(?:Spec|Basename|Temp|Path|Copy|Find)|IO/(?:File|Handle|Select|Socket)|List/Util|Scalar/Util|Data/Dumper"
+    r"|JSON/PP|Getopt/(?:Long|Std)|Test/(?:More|Builder|Simple|Harness)|Time/(?:HiRes|Local)|Digest/(?:MD5|SHA)"
+    r"|MIME/Base64|Text/\w+|Term/\w+|Tie/\w+)(?:\.pmc?|/)"
+)
 _MANAGED = ("/var/lib/dpkg/status", "/lib/apk/db/installed", "/var/lib/rpm")
 
 
@@ -120,14 +134,23 @@ def _decide(
             if change.kind == "changed":
                 plan.restore[path] = None
     elif match := _PACKAGES.fullmatch(path):
-        _decide_package(change, match, upgraded, plan)
+        _decide_package(change, match, upgraded, context, plan)
     elif re.fullmatch(r"/usr(?:/local)?/lib/python3\d+\.zip", path):
         plan.remove[path] = None
         _report(plan, f"{path} stands before Python's own library; removed", path)
     elif match := _STDLIB.fullmatch(path):
         _decide_stdlib(change, match, plan, is_managed=is_managed)
+    elif path in _TOPS and change.kind == "changed":
+        plan.restore[path] = None
+    elif path.startswith("/usr/lib/gcc/") and change.kind == "added" and not is_managed:
+        plan.remove[path] = None
     elif posixpath.dirname(path) in (*_PROGRAM_DIRS, *context.path):
         _decide_program(change, name, context, plan, is_managed=is_managed)
+    elif _PERL.search(path) and change.kind == "added":
+        plan.remove[path] = None
+        _report(plan, f"{path} stands before a module that comes with Perl; removed", path)
+    elif re.fullmatch(r"/node_modules(/[^/]+)?", path) and change.kind == "added" and path not in context.prose:
+        plan.remove[path] = None
     elif any(_is_below(path, top) for top in _SYSTEM):
         if change.kind == "changed":
             plan.restore[path] = None
@@ -163,7 +186,9 @@ def _decide_loaded(change: FileChange, context: Context, plan: SystemPlan, *, is
         _report(plan, f"{path} is read by every shell or program and was {change.kind}; put back", path)
 
 
-def _decide_package(change: FileChange, match: re.Match[str], upgraded: set[str], plan: SystemPlan) -> None:
+def _decide_package(
+    change: FileChange, match: re.Match[str], upgraded: set[str], context: Context, plan: SystemPlan
+) -> None:
     path, top, rest = change.path, match[2], match[3]
     if (top.startswith(_FAMILY) and not top.startswith(("pytest_", "pytest-"))) or re.match(r"pytest-\d", top):
         if change.kind == "added":
@@ -187,6 +212,9 @@ def _decide_package(change: FileChange, match: re.Match[str], upgraded: set[str]
             _report(plan, f"{path} would run in every Python program; removed", path)
         elif rest in (None, "__init__.py") and (top.partition(".")[0] in sys.stdlib_module_names):
             plan.remove[path] = None
+        elif (rest == "__init__.py" or top.endswith(".so")) and f"{top.partition('.')[0]}.py" in context.installed:
+            plan.remove[f"{match[1]}/{top}"] = None
+            _report(plan, f"{match[1]}/{top} stands before the image's own module; removed", path)
         return
     package = top.partition("-")[0].partition(".")[0].lower()
     if package not in upgraded:

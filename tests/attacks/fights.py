@@ -32,6 +32,7 @@ CHOSEN = frozenset(
     conftest-for-the-next-step round-plants-a-conftest separate-conftest
     tests-link-to-packages venv-programs-are-a-link ini-with-other-line-ends package-of-tests-with-hidden-code
     metadata-is-a-link shadow-what-pytest-needs package-before-a-module git-common-directory git-hooks-are-links
+    scratch-is-a-link perl-module-first programs-directory-is-a-link
     venv-with-a-pytest program-that-all-may-write-to variable-openssl-conf
     """.split()  # noqa: SIM905
 )

@@ -117,6 +117,14 @@ VERIFIERS: dict[str, dict[str, str]] = {
         "git diff HEAD >/tmp/diff\ngit log -p -1 --stat >/tmp/log\ngit stash -q 2>/dev/null\ngit checkout -q -- . \n"
         "git show HEAD:answer.txt | cmp -s - /tests/expected.txt || cmp -s answer.txt /tests/expected.txt\n" + _SCORE,
     },
+    "scratch": {
+        "test.sh": "cd /app\ncat /tests/expected.txt >/tmp/expected.out\ncmp -s answer.txt /tmp/expected.out\n" + _SCORE
+    },
+    "perl": {
+        "test.sh": "perl -e 'use strict; use warnings; print 1' >/dev/null\ncmp -s /app/answer.txt /tests/expected.txt\n"
+        + _SCORE
+    },
+    "apt": {"test.sh": "apt-get update >/dev/null 2>&1\ncmp -s /app/answer.txt /tests/expected.txt\n" + _SCORE},
     "make-below": {"test.sh": "make -s -C /app/build check\n" + _SCORE},
     "make": {"test.sh": "make -s -C /app check\n" + _SCORE},
     "node": {

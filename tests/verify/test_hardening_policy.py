@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
 from pytest_benchflow.sandboxes import FileChange
 from pytest_benchflow.tasks.models import Hardening
 from pytest_benchflow.verify.git_config import cleaned_git_config
+from pytest_benchflow.verify.hidden_tests import read_hidden_tests
+from pytest_benchflow.verify.links import aliases, candidates_of_aliases
 from pytest_benchflow.verify.pins import Ownership, pinned
 from pytest_benchflow.verify.plan import Context, Plan
 from pytest_benchflow.verify.policy import decide
@@ -227,14 +230,82 @@ def test_variables_that_lead_into_the_agents_files_are_not_given_on() -> None:
         (FileChange("/usr/lib/python313.zip", "added"), False, True, True),
         (FileChange("/usr/lib/python3/dist-packages/new/__init__.py", "added"), False, False, False),
         (FileChange("/usr/lib/python3/dist-packages/pytest/__init__.py", "changed"), True, False, True),
+        (FileChange("/usr/lib/python3/dist-packages/base/__init__.py", "added"), False, False, True),
+        (FileChange("/usr/local/share/perl/5.36.0/strict.pm", "added"), False, True, True),
+        (FileChange("/usr/local/share/perl/5.36.0/Acme/New.pm", "added"), False, False, False),
+        (FileChange("/etc/ssl/openssl.cnf", "changed"), True, False, True),
+        (FileChange("/etc/ssl/certs/mine.pem", "added"), False, False, False),
+        (FileChange("/etc/apt/apt.conf.d/99x", "added"), True, True, True),
+        (FileChange("/etc/apt/sources.list.d/more.list", "added"), False, False, False),
+        (FileChange("/usr/local", "changed"), True, False, False),
+        (FileChange("/opt/ours/tool", "changed"), True, False, True),
         (FileChange("/conftest.py", "added"), False, True, True),
         (FileChange("/app/conftest.py", "added"), False, False, False),
         (FileChange("/opt/tool/bin/tool", "added"), False, False, False),
     ],
 )
 def test_changes_of_the_system(change: FileChange, restored: bool, removed: bool, is_reported: bool) -> None:
-    context = Context("/app", "Do it.", Hardening(), known_programs=frozenset({"cat"}))
+    context = Context(
+        "/app",
+        "Do it.",
+        Hardening(),
+        path=("/opt/ours",),
+        installed=frozenset({"base.py"}),
+        known_programs=frozenset({"cat", "tool"}),
+    )
     plan = decide_system((), [change], context, ["/root"])
     assert (change.path in plan.restore, change.path in plan.remove) == (restored, removed)
     assert bool(plan.findings) is is_reported
     assert not decide_system([change.path], [change], context, ["/root"]).restore
+
+
+@pytest.mark.parametrize(
+    ("path", "is_alias"),
+    [
+        ("/app/tests", True),  # the image has a directory there
+        ("/app/.git", True),
+        ("/app/x-1.dist-info", True),
+        ("/app/hidden", True),
+        ("/app/current", False),
+        ("/app/out", False),
+    ],
+)
+def test_links_that_hide_what_is_behind_them(path: str, is_alias: bool) -> None:
+    target = {"/app/hidden": "/app/node_modules/x", "/app/out": "/opt/x"}.get(path, "/app/behind")
+    context = Context("/app", "Do it.", Hardening())
+    after = scan_of(links={path: target})
+    candidates = candidates_of_aliases(scan_of(), after, context)
+    assert aliases(candidates, {"/app/tests"}, scan_of(), after, context) == [path] * is_alias
+
+
+def test_users_come_back_and_new_ones_stay() -> None:
+    before = scan_of({"/etc/passwd": "root:x:0:0::/root:/bin/bash\n"})
+    after = scan_of({"/etc/passwd": "root:x:0:0::/opt:/bin/sh\nnew:x:9:9::/:/bin/sh\ntwo:x:0:0::/:/bin/sh\n"})
+    plan = plan_for(before, after)
+    assert plan.write["/etc/passwd"].text == "root:x:0:0::/root:/bin/bash\nnew:x:9:9::/:/bin/sh\n"
+
+
+def test_pipes_and_second_names_are_taken_away_unless_they_are_the_work() -> None:
+    after = scan_of(pipes=frozenset({"/app/p"}), shared={"/tmp/x": "1:2", "/app/x": "1:2", "/tmp/y": "1:3"})
+    assert {*plan_for(scan_of(), after).remove} == {"/app/p", "/tmp/x"}
+    assert {*plan_for(scan_of(), after, "Make a named pipe and read from it.").remove} == {"/tmp/x"}
+
+
+def test_where_hidden_tests_run_and_what_they_import(tmp_path: Path) -> None:
+    script = """#!/bin/bash
+TOP=/app
+DIR="${TOP}/work"
+cd "$DIR/deep" && cd ${OTHER:-/srv/x}
+cp /tests/test_x.py checks/unit/
+python3 -c "import yaml; print(1)"
+python3 - <<'END'
+from numpy import array
+END
+"""
+    (tmp_path / "test.sh").write_text(script)
+    (tmp_path / "helpers.py").write_text("import requests.adapters\n")
+    tests = read_hidden_tests([tmp_path], "test.sh", "/app")
+    assert tests.imports == {"yaml", "numpy", "requests"}
+    assert tests.own_modules == {"helpers"}
+    assert tests.directories == ("/app/work/deep", "/srv/x")
+    assert "/app/checks/unit" in tests.places

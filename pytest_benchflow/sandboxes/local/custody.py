@@ -103,6 +103,10 @@ class Image:
     def pack(self, paths: Collection[str], stream: BinaryIO) -> None:
         """Write an archive of the image's own files; one that it does not have is empty."""
         with tarfile.open(fileobj=stream, mode="w|") as archive:
+            # What stands in the place of a directory has to go before its files come.
+            for path in sorted({*paths}):
+                if (own := self.find(path)) is not None and os.path.isdir(own) and not os.path.islink(own):
+                    archive.addfile(archive.gettarinfo(own, path.lstrip("/")))
             for path in sorted(chain.from_iterable(map(self._all_below, {*paths} - _OWN))):
                 own = self.find(path)
                 info = tarfile.TarInfo(path.lstrip("/"))

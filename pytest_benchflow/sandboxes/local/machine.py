@@ -162,6 +162,8 @@ class Target:
     is_file: bool = False
     """The stream's only file becomes `path` itself, unless that is a directory."""
     keep_owners: bool = False
+    replaces: bool = False
+    """Files and directories take the place of what is of another kind."""
 
 
 class Machine:

@@ -231,7 +231,7 @@ class LocalSandbox:
         """Make files what they are in the image; init writes them."""
         if paths:
             image = self._layers()
-            target = Target("/", keep_owners=True)
+            target = Target("/", keep_owners=True, replaces=True)
             await self._running().push(lambda stream: image.pack(paths, stream), target)
 
     def _layers(self) -> Image:

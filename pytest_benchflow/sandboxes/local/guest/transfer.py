@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import stat
 import tarfile
 from collections.abc import Iterator
@@ -37,7 +38,14 @@ def extract(message: wire.Message, fds: list[int]) -> int:
             open(source, "rb", closefd=False) as stream,
             tarfile.open(fileobj=stream, mode="r|*", bufsize=_CHUNK) as tar,
         ):
-            _unpack(tar, path, name, None if message["keep_owners"] else owner, message["mode"])
+            _unpack(
+                tar,
+                path,
+                name,
+                None if message["keep_owners"] else owner,
+                message["mode"],
+                replaces=message["replaces"],
+            )
     except BaseException as error:
         return _fail(error, errors)
     return wire.DONE
@@ -60,7 +68,9 @@ def _owner(owner: str | None) -> tuple[int, int]:
     return user.uid, gid
 
 
-def _unpack(tar: tarfile.TarFile, top: str, name: str | None, owner: tuple[int, int] | None, mode: int | None) -> None:
+def _unpack(
+    tar: tarfile.TarFile, top: str, name: str | None, owner: tuple[int, int] | None, mode: int | None, *, replaces: bool
+) -> None:
     """Unpack all members below `top`, under the given name instead of their own and with this owner if there is one."""
     top = top.rstrip("/")
     late: list[tuple[str, int]] = []
@@ -70,9 +80,13 @@ def _unpack(tar: tarfile.TarFile, top: str, name: str | None, owner: tuple[int, 
         bits = member.mode & 0o7777 if mode is None else mode
         uid, gid = owner or (member.uid, member.gid)
         if member.isdir():
+            if replaces and os.path.islink(path):
+                os.unlink(path)
             _make_directory(path)
             late.append((path, bits))
         else:
+            if replaces and os.path.isdir(path) and not os.path.islink(path):
+                shutil.rmtree(path)
             _make_directories(os.path.dirname(path), *(owner or (0, 0)))
             if not _make_entry(tar, member, path, top, bits):
                 continue
