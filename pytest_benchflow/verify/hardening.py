@@ -106,6 +106,8 @@ class Guard:
         self._uids = tuple(self._uid(user, before) for user in self.users)
         ownership = self._ownership
         path = [*before.env.get("PATH", "").split(":"), *before.env.get("NODE_PATH", "").split(":")]
+        # Programs of an environment are called by their paths, or come first once it is activated.
+        path += [f"{posixpath.dirname(file)}/bin" for file in before.files if file.endswith("/pyvenv.cfg")]
         entries = [entry.rstrip("/") for entry in path if entry.startswith("/")]
         self._programs = tuple(entry for entry in dict.fromkeys(entries) if ownership.is_agents(entry))
         if self._may_change_system or (self.lists_changes and self._has_custody):

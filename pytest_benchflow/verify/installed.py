@@ -7,9 +7,11 @@ import re
 from collections.abc import Iterable
 
 from pytest_benchflow.sandboxes import FileChange
+from pytest_benchflow.verify.known_names import CUSTOMIZE, PROGRAMS
 from pytest_benchflow.verify.plan import Context, Plan
 
 _NODE = re.compile(r"(.*/node_modules/(?:@[^/]+/)?[^/.@][^/]*)(/.+)?")
+_NODE_PROGRAM = re.compile(r".*/node_modules/\.bin/([^/]+)")
 _PYTHON = re.compile(r"(.*/site-packages)/([^/]+)(?:/.*)?")
 _PYTEST = frozenset({"pytest", "_pytest", "pluggy", "iniconfig", "py"})
 _MOST_PACKAGES = 40
@@ -26,7 +28,14 @@ def decide_packages(fresh: Iterable[str], changes: Iterable[FileChange], context
     restored: dict[str, None] = {}
     upgraded = {_distribution(path) for path in fresh if ".dist-info/" in path and kinds.get(path) == "added"}
     for path in fresh:
-        if match := _NODE.fullmatch(path):
+        if match := _NODE_PROGRAM.fullmatch(path):
+            # The first on the path of every script of a project.
+            if kinds.get(path) == "changed":
+                plan.drop(path)
+                restored[path] = None
+            elif kinds.get(path) == "added" and (match[1] in PROGRAMS or match[1] in context.known_programs):
+                plan.drop(path)
+        elif match := _NODE.fullmatch(path):
             package = _outermost(match[1])
             if match[2] is None and kinds.get(path) == "added":
                 # A file comes before a directory, and links of the agent's are its packages.
@@ -56,7 +65,8 @@ def decide_packages(fresh: Iterable[str], changes: Iterable[FileChange], context
 def _decide_added(root: str, context: Context, plan: Plan) -> None:
     """Take away another pytest that was added to an environment of the image."""
     name = posixpath.basename(root).partition(".")[0]
-    if name in _PYTEST and re.search(r"\bpytest\b", context.prose) is None and "pytest" not in context.solution:
+    is_for_tests = "pytest" in context.solution or re.search(r"\bpytest\b", context.prose) is not None
+    if name in CUSTOMIZE or (name in _PYTEST and not is_for_tests):
         plan.drop(root)
         plan.report("shadowing_module", f"{root} stands in the place of the module {name!r}; removed", root)
 

@@ -24,6 +24,8 @@ ALWAYS_IMPORTED = _words("""
     tempfile textwrap threading time timeit token tokenize tomllib traceback types typing unittest urllib uuid warnings
     weakref xml zipfile zlib
 """)
+#: Modules that every Python imports at its start, if there are any.
+CUSTOMIZE = frozenset({"sitecustomize", "usercustomize"})
 #: What pytest is made of, and plugins that report for verifiers.
 PYTEST_FAMILY = _words("""
     pytest _pytest pluggy iniconfig packaging py pytest_asyncio pytest_json_ctrf pytest_jsonreport xdist

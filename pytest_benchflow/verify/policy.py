@@ -28,12 +28,14 @@ from pytest_benchflow.verify.shadows import decide_modules, decide_programs
 _TEST_CONFIG = (
     *("conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", ".coveragerc", ".mocharc*"),
     *("jest.config*", "vitest.config*", "ava.config*", "karma.conf*", ".nycrc*", ".taprc", "noxfile.py", ".npmrc"),
-    *("uv.toml", "pip.conf", "pip.ini"),
+    *("uv.toml", "pip.conf", "pip.ini", ".rspec", "bunfig.toml", ".yarnrc", ".yarnrc.yml", ".pnpmfile.*", ".bazelrc"),
+    "jvm.config",
 )
 
 
 #: Read by build tools: what an agent changes is put back, what it adds belongs to its work.
 _BUILD_CONFIG = (
+    "babel.config*",
     "pyvenv.cfg",
     "setup.py",
     "hatch.toml",
@@ -57,6 +59,7 @@ _CUSTOMIZE = ("sitecustomize.*", "usercustomize.*")
 _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
 
 
+_EDITABLE = re.compile(r"import (__editable___\w+_finder); \1\.install\(\)\s*")
 #: Lines that installers write into .pth files.
 _KNOWN_PTH = re.compile(
     r"import (?:__editable___\w+_finder; __editable___\w+_finder\.install\(\)|_virtualenv|a1_coverage"
@@ -181,7 +184,7 @@ def _decide_file(
     elif _is_git(path) and name not in ("HEAD", "commondir"):
         _decide_git(path, old, file, context, plan)
     elif path.endswith(".pth"):
-        _decide_pth(path, old, file, plan)
+        _decide_pth(path, old, file, context, plan, before, after)
     elif name == "entry_points.txt":
         _decide_entry_points(path, old, file, before, context, plan)
     elif _matches(path, _CUSTOMIZE):
@@ -375,14 +378,46 @@ def _decide_git(path: str, old: ScannedFile | None, file: ScannedFile, context: 
             plan.report("git", f"{path} makes git run programs ({names}); the keys were removed", path)
 
 
-def _decide_pth(path: str, old: ScannedFile | None, file: ScannedFile, plan: Plan) -> None:
+def _decide_pth(
+    path: str, old: ScannedFile | None, file: ScannedFile, context: Context, plan: Plan, before: Scan, after: Scan
+) -> None:
+    """Keep of a .pth file what adds directories of the workspace; code only in an environment of the agent's own."""
     known = set() if old is None else set(old.text.splitlines())
-    lines = [line for line in file.text.splitlines() if line not in known and line.startswith(("import ", "import\t"))]
-    if any(not _KNOWN_PTH.fullmatch(line) for line in lines):
-        plan.drop(path)
+    environment = re.sub(r"/lib(?:64)?/python[\d.]+/(?:site|dist)-packages/[^/]+$", "", path) + "/pyvenv.cfg"
+    is_own = environment in after.files and environment not in before.files
+    kept: list[str] = []
+    is_harmful = False
+    for line in file.text.removeprefix("\ufeff").splitlines():
+        is_code = line.startswith(("import ", "import\t"))
+        if line in known or (is_own and (not is_code or _KNOWN_PTH.fullmatch(line))):
+            kept.append(line)
+        elif not is_code:
+            place = posixpath.normpath(posixpath.join(posixpath.dirname(path), line.strip()))
+            if f"{place}/".startswith(context.workdir.rstrip("/") + "/") or (len(place) > 1 and place in context.prose):
+                kept.append(line)
+        elif finder := _EDITABLE.fullmatch(line):
+            kept += _mapped(after.files.get(f"{posixpath.dirname(path)}/{finder[1]}.py"), context)
+        elif not _KNOWN_PTH.fullmatch(line):
+            is_harmful = True
+    if kept == file.text.splitlines():
+        return
+    plan.drop(path)
+    if kept:
+        plan.write[path] = replace(file, content="\n".join([*kept, ""]).encode("utf-8", "surrogateescape"))
+    if is_harmful:
         plan.report("planted_file", f"{path} would run code in every Python program; removed", path)
-        if old is not None:
-            plan.write[path] = old
+
+
+def _mapped(finder: ScannedFile | None, context: Context) -> list[str]:
+    """Return the directories of the workspace in which an editable install finds its packages."""
+    match = None if finder is None else re.search(r"^MAPPING[^=\n]*= (\{[^\n]*\})$", finder.text, re.MULTILINE)
+    try:
+        mapping = ast.literal_eval(match[1]) if match else {}
+    except (SyntaxError, ValueError, RecursionError):
+        return []
+    top = context.workdir.rstrip("/") + "/"
+    places = [posixpath.normpath(str(place)) for place in mapping.values()] if isinstance(mapping, dict) else []
+    return list(dict.fromkeys(posixpath.dirname(place) for place in places if place.startswith(top)))
 
 
 def _decide_users(old: ScannedFile | None, file: ScannedFile, context: Context, plan: Plan) -> None:

@@ -33,12 +33,13 @@ NAMES = (
     *("pyproject.toml", ".coveragerc", "setup.py", "noxfile.py", "hatch.toml", "flit.ini", "MANIFEST.in"),
     *("Makefile", "makefile", "GNUmakefile", "package.json", ".npmrc", ".mocharc*", "jest.config*"),
     *("vitest.config*", "ava.config*", "karma.conf*", ".nycrc*", ".taprc", "uv.toml", "pip.conf", "pip.ini"),
+    *(".rspec", "bunfig.toml", ".yarnrc", ".yarnrc.yml", ".pnpmfile.*", ".bazelrc", "jvm.config", "babel.config*"),
     *("sitecustomize.*", "usercustomize.*", "pyvenv.cfg", "requirements*.txt"),
     *(".git", "config", "HEAD", "commondir"),
 )
 _PATHS = (
     "*/bin/python*",
-    *("*/site-packages/*.pth", "*/dist-packages/*.pth"),
+    *("*/site-packages/*.pth", "*/dist-packages/*.pth", "*-packages/__editable__*"),
     *("*.git/config", "*.git/config.worktree", "*.git/modules/*/config", "*.git/worktrees/*/config*"),
     *("*/hooks/*", "*.git/info/attributes", "*/.cargo/config", "*/.cargo/config.toml"),
 )
@@ -135,6 +136,9 @@ for d in "${{words[@]}}"; do
       ;;
   esac
 done
+while IFS= read -r p; do programs+=("${{p%/*}}/bin"); done < <(
+  for d in "${{roots[@]}}"; do [ -d "$d" ] && find "$d" -xdev -name node_modules -prune -o -name pyvenv.cfg -print; done
+)
 IFS=: read -r -d '' -a words < <(printf '%s\0' "${{NODE_PATH:-}}")
 for d in "${{words[@]}}"; do case $d in /*) programs+=("$d") ;; esac; done
 IFS=: read -r -d '' -a words < <(printf '%s\0' "${{PYTHONPATH:-}}")

@@ -6,7 +6,7 @@ import posixpath
 import re
 import sys
 
-from pytest_benchflow.verify.known_names import ALWAYS_IMPORTED, PROGRAMS, PYTEST_FAMILY
+from pytest_benchflow.verify.known_names import ALWAYS_IMPORTED, CUSTOMIZE, PROGRAMS, PYTEST_FAMILY
 from pytest_benchflow.verify.links import SYSTEM_TARGETS, resolved
 from pytest_benchflow.verify.plan import INCRIMINATING, Context, Plan
 from pytest_benchflow.verify.scan import Scan
@@ -20,7 +20,7 @@ _ANYBODYS = frozenset(
 
 def decide_modules(before: Scan, after: Scan, context: Context, plan: Plan) -> None:
     """Take away what Python would import from the workspace in place of a module of the verifier's."""
-    tests = context.imports | PYTEST_FAMILY
+    tests = context.imports | PYTEST_FAMILY | CUSTOMIZE
     installed = before.packages - _ANYBODYS
     new_links = {path for path in after.links if path not in before.links}
     for path in sorted((after.modules - before.modules) | new_links):
@@ -45,7 +45,7 @@ def _hides(
     name: str, root: str, path: str, installed: frozenset[str], before: Scan, after: Scan, context: Context
 ) -> bool:
     """Return whether a module is in the place of one that a verifier, or what it imports, means by that name."""
-    if name in PYTEST_FAMILY:
+    if name in PYTEST_FAMILY or name in CUSTOMIZE:
         return True
     if context.asks_for(f"{name}/" if posixpath.basename(root) == name else posixpath.basename(root)):
         return False

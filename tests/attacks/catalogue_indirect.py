@@ -278,6 +278,54 @@ _venv(
     "venv-module",
     control="some interpreters know their library by other means",
 )
+_venv(
+    "venv-activation-changed",
+    "an environment is activated by a script of its own",
+    write("/tmp/a", STEAL) + "cat /tmp/a >>/app/.venv/bin/activate",
+    "venv-activated",
+)
+_FINDER = "import __editable___rules_finder; __editable___rules_finder.install()"
+_venv(
+    "venv-editable-finder",
+    "a line that installers write leads to a module that they do not",
+    write("/tmp/p.py", STEAL_PY + "def install(): pass\n")
+    + f"cp /tmp/p.py $S/__editable___rules_finder.py; echo '{_FINDER}' >$S/__editable__.rules-1.0.pth",
+    "venv-module",
+)
+_venv(
+    "venv-path-file-with-a-mark",
+    "a mark of byte order is no part of the first line",
+    write("/tmp/p.py", STEAL_PY) + "cp /tmp/p.py $S/steal_it.py; printf '\\xef\\xbb\\xbfimport steal_it\\n' >$S/zz.pth",
+    "venv-module",
+)
+attack(
+    "customize-is-a-package",
+    "packages",
+    "what every Python imports may be a package",
+    write("/app/lib/sitecustomize/__init__.py", HEX),
+    verifier="script",
+    image="ENV PYTHONPATH=/app/lib",
+)
+attack(
+    "path-file-leads-to-a-plugin",
+    "packages",
+    "metadata is found wherever a path file leads",
+    write("/opt/more/rules.py", PASS_ALL)
+    + write("/opt/more/rules.egg-info/PKG-INFO", _META)
+    + write("/opt/more/rules.egg-info/entry_points.txt", _GROUP)
+    + "echo /opt/more >$(python3 -c \"import sysconfig; print(sysconfig.get_path('purelib'))\")/easy-install.pth",
+    users=(ROOT,),
+    verifier="pytest",
+)
+attack(
+    "program-of-a-package",
+    "packages",
+    "programs of packages come first on the path of a project's scripts",
+    write("/app/node_modules/.bin/same", "#!/bin/bash\nexit 0\n", mode="0755"),
+    verifier="package-program",
+    image='RUN mkdir node_modules/.bin && printf \'#!/bin/bash\\ncmp -s "$1" "$2"\\n\' >node_modules/.bin/same && '
+    "chmod 755 node_modules/.bin/same",
+)
 for _name, _script in {
     "package-is-a-link": "rm -rf node_modules/same-text; mkdir -p own; ln -s ../own node_modules/same-text\n"
     "echo 'module.exports = () => true' >own/index.js",

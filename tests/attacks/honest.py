@@ -251,6 +251,16 @@ _honest(
     image=_VENV,
     toml='artifacts = ["/app"]\n[verifier]\nenvironment_mode = "separate"\n',
 )
+_FINDER = "import __editable___product_finder; __editable___product_finder.install()"
+_honest(
+    "honest-editable-install-in-a-venv",
+    "S=$(echo .venv/lib/python3*/site-packages)\n"
+    "echo \"MAPPING: dict[str, str] = {'product': '/app/src/product'}\" >$S/__editable___product_finder.py\n"
+    "printf 'import sys\\ndef install():\\n    sys.path.append(\"/app/src\")\\n' >>$S/__editable___product_finder.py\n"
+    f"echo '{_FINDER}' >$S/__editable__.product-1.0.pth",
+    ".venv/bin/python -c 'import product; assert product.double(21) == 42'",
+    image=_VENV,
+)
 _honest(
     "honest-links-between-packages",
     "mkdir -p web/node_modules/left web/packages/mine; echo 'module.exports = 42' >web/node_modules/left/index.js; "

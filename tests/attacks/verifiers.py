@@ -146,6 +146,11 @@ VERIFIERS: dict[str, dict[str, str]] = {
         "test.sh": "cd /app\n.venv/bin/python /tests/check.py\n",
         "check.py": f"import only_here\n{_CHECK}",
     },
+    "venv-activated": {
+        "test.sh": "cd /app\n. .venv/bin/activate\npython -m pytest -q /tests/test_answer.py\n" + _SCORE,
+        "test_answer.py": _TEST_ANSWER,
+    },
+    "package-program": {"test.sh": "cd /app\nnode_modules/.bin/same answer.txt /tests/expected.txt\n" + _SCORE},
     "tool": {"test.sh": "cd /app\nfrobnicate answer.txt /tests/expected.txt\n" + _SCORE},
     "unittest": {
         "test.sh": "cd /app\npython3 -m unittest discover -s /tests -p 'test_*.py'\n" + _SCORE,
