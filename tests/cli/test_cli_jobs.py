@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from shutil import which
 
 import pytest
 from project import write_task
@@ -121,6 +122,8 @@ def test_shells_complete_commands_options_and_agents(tmp_path: Path) -> None:
         script = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout
         assert "claude-agent-acp" in script
         (tmp_path / shell).write_text(script)
+        if which(shell):
+            subprocess.run([shell, "-n", shell], cwd=tmp_path, check=True, timeout=60)
     ask = "source ./bash; COMP_WORDS=(bf run --agent gemi); COMP_CWORD=3; _shtab_bf; echo ${COMPREPLY[@]}"
     done = subprocess.run(["bash", "-c", ask], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "gemini\n"

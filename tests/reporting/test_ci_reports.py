@@ -25,17 +25,21 @@ from pytest_benchflow.reporting import (
 
 HOSTILE = "\x1b[31m<script>|`@you` **b** _i_ [x](http://evil) #7\n::error::pwned\x00 $a$"
 CHECKS = {"passed": 1, "failed": 1, "failing": [HOSTILE]}
-#: What the schemas that CI systems publish have in common.
-ALLOWED = {
-    "testsuites": {"name", "time", "tests", "failures", "errors"},
-    "testsuite": {"name", "tests", "failures", "errors", "skipped", "time", "timestamp", "hostname", "id", "package"},
-    "properties": set(),
-    "property": {"name", "value"},
-    "testcase": {"name", "classname", "time"},
-    "failure": {"type", "message"},
-    "error": {"type", "message"},
-    "skipped": {"type", "message"},
-    "system-out": set(),
+#: What Ant's schema requires of each element and Jenkins' allows: attributes, and children as a pattern.
+SCHEMA = {
+    "testsuites": ("", "testsuite"),
+    "testsuite": (
+        "name tests failures errors skipped time timestamp hostname id package",
+        "properties( testcase)* system-out system-err",
+    ),
+    "properties": ("", "property( property)*"),
+    "property": ("name value", ""),
+    "testcase": ("name classname time", "|failure|error|skipped"),
+    "failure": ("type message", ""),
+    "error": ("type message", ""),
+    "skipped": ("message", ""),
+    "system-out": ("", ""),
+    "system-err": ("", ""),
 }
 
 
@@ -72,10 +76,12 @@ def report() -> Report:
 def test_junit_files_keep_to_what_all_schemas_allow(report: Report) -> None:
     root = ET.fromstring(junit_xml(report))
     for element in root.iter():
-        assert {*element.attrib} <= ALLOWED[element.tag]
+        attributes, children = SCHEMA[element.tag]
+        assert {*element.attrib} == {*attributes.split()}
+        assert re.fullmatch(children, " ".join(child.tag for child in element)), element.tag
     (suite,) = root
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", suite.attrib["timestamp"])
-    assert re.fullmatch(r"\d+\.\d+", root.attrib["time"])
+    assert re.fullmatch(r"\d+\.\d+", suite.attrib["time"])
 
 
 def test_junit_files_are_read_by_others(report: Report) -> None:
@@ -87,7 +93,9 @@ def test_junit_files_are_read_by_others(report: Report) -> None:
     assert poor.classname == "tasks.poor.task.toml"
     assert poor.result[0].message.startswith("reward 0.25 is below 1.00 · 1 of 2 checks passed · failing: <script>")
     assert "\x1b" not in junit_xml(report)
-    assert "reward: 0.25" in poor.system_out
+    assert "reward: 0.25" in poor.result[0].text
+    output = ET.fromstring(junit_xml(report)).findtext("testsuite/system-out", "")
+    assert "poor/gemini/flash\nagent: gemini\n" in output
     assert cases["broken/gemini/flash"].result[0].type == "sandbox"
     assert cases["windows/gemini/flash"].result[0].message == "skipped: needs Windows"
 
