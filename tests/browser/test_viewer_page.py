@@ -75,3 +75,17 @@ def test_a_running_job_is_followed_without_loading_the_page_again(browser: Brows
     ledger.close()
     browser.wait(".chip.passed")
     assert browser.run("return window.isTheSamePage")
+
+
+def test_a_job_that_has_just_begun_shows_what_runs_and_nothing_empty(browser: Browser, url: str, jobs: Path) -> None:
+    (jobs / "begun").mkdir()
+    ledger = Ledger(jobs / "begun")
+    ledger.begin(1)
+    ledger.append(JobEvent(kind="start", ts=1.0, key="one", task="one", agent="gemini", model="flash", attempt=1))
+    browser.open(f"{url}job/begun/")
+    assert browser.texts("main h2") == ["Rollouts"]
+    assert browser.texts(".outcomes .legend a") == ["1 running"]
+    browser.open(url, width=390, height=780)
+    assert browser.run("return document.querySelector('.scroll').scrollWidth <= innerWidth")
+    assert browser.texts("td.name .chip") == ["running"]
+    ledger.close()

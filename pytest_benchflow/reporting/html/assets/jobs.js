@@ -13,8 +13,12 @@ function jobsPage() {
         h("a", { href: job.href }, oneLine(job.name, 120)),
         job.running ? [" ", chip("running", "running")] : null,
       ),
-      h("td", {}, job.rollouts ? jobBar(job) : h("span", { class: "sub" }, "nothing yet")),
-      h("td", { class: "n" }, `${count(job.passed)} of ${count(job.passed + job.failed)}`),
+      h("td", { class: "plot" }, job.rollouts ? jobBar(job) : h("span", { class: "sub" }, "nothing yet")),
+      h(
+        "td",
+        { class: "n" },
+        job.passed + job.failed ? `${count(job.passed)} of ${count(job.passed + job.failed)}` : "–",
+      ),
       h("td", { class: "n" }, job.errors ? chip("error", job.errors) : "–"),
       h("td", { class: "n" }, money(job.cost_usd)),
       h("td", { class: "n" }, clock(job.changed)),
@@ -28,7 +32,7 @@ function jobsPage() {
       ? h(
           "section",
           { "aria-label": "Jobs" },
-          scrolling("Jobs", h("table", { class: "jobs" }, head, h("tbody", {}, rows))),
+          scrolling("Jobs", stacked(h("table", { class: "jobs" }, head, h("tbody", {}, rows)))),
         )
       : h("p", { class: "empty" }, "There is no job here yet."),
   );

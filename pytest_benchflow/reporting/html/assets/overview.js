@@ -37,6 +37,8 @@ function outcomeBar() {
 
 function cards() {
   const totals = report.totals;
+  if (!totals.rollouts) return null; // none has ended yet
+  const tasks = Math.max(totals.tasks, new Set(report.rollouts.map((row) => row.task)).size);
   const errors = Object.entries(totals.errors_by_category).map(([name, n]) => `${n} ${name}`);
   const perPass =
     totals.passed && totals.cost_usd !== null ? `${money(totals.cost_usd / totals.passed)} per pass` : null;
@@ -45,7 +47,7 @@ function cards() {
     { class: "cards" },
     card("Pass rate", percent(totals.pass_rate), range(totals.pass_rate_interval) || "nothing was scored"),
     card("Mean reward", fixed(totals.mean_reward), range(totals.mean_reward_interval, fixed)),
-    card("Rollouts", count(totals.rollouts), `of ${plural(totals.tasks, "task")}`),
+    card("Rollouts", count(report.rollouts.length), `of ${plural(tasks, "task")}`),
     card("Errors", count(totals.errors), errors.join(", ") || "of the harness", totals.errors ? "warn" : ""),
     totals.cost_usd === null
       ? null
@@ -145,6 +147,7 @@ function chances({ pass_at_k: at = {}, pass_all_k: all = {} }) {
 
 const MOST_GROUPS = 16;
 function groupTable() {
+  if (!report.groups.length) return null;
   const names = [
     "Agent",
     "Passed",
@@ -278,6 +281,11 @@ function heatMap() {
   );
 }
 
+function chartSections() {
+  const charts = [rewardChart(), costChart(), timeChart()].filter(Boolean);
+  return charts.length ? h("div", { class: "columns" }, charts) : null;
+}
+
 function overviewPage() {
   document.title = report.title;
   showCrumbs([]);
@@ -302,7 +310,7 @@ function overviewPage() {
           gateTable(),
           comparisonSections(),
           groupTable(),
-          h("div", { class: "columns" }, rewardChart(), costChart(), timeChart()),
+          chartSections(),
           heatMap(),
           rolloutTable(),
         ]

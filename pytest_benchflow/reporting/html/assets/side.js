@@ -152,7 +152,12 @@ function taskTable({ jobs, tasks }) {
 function comparisonSections() {
   const { comparison, baseline } = report;
   if (baseline)
-    return section("verdicts", "Compared with the baseline", differenceTable([baseline]), unmatchedList([baseline]));
+    return section(
+      "verdicts",
+      "Compared with the baseline",
+      differenceTable([baseline]),
+      unmatchedList([baseline]),
+    );
   if (!comparison) return null;
   const changes = Object.entries(comparison.changes);
   const changed = changes.map(([key, values]) =>
