@@ -169,19 +169,21 @@ def print_comparison(jobs: ComparedJobs, file: IO[str]) -> None:
         cells = [Text("–") if change is None else _changed(change) for change in changes]
         before = Text(_score(known.before_passed, known.before_trials, known.before_reward))
         table.add_row(one_line(task), *([one_line(configuration)] if has_agents else []), before, *cells)
-    if table.row_count:
-        console.print(table)
-    if n_same:
-        console.print(f"{n_same} with the same result")
-    for name, comparison in zip(jobs.names[1:], comparisons, strict=True):
-        console.print(Text(f"\n{jobs.names[0]} → {name}", style="bold"))
-        for line in comparison_lines(comparison):
-            if not line.startswith(("  worse: ", "  better: ")):  # the table has them
-                console.print(Text(line, style=_COLOURS.get(line.partition(":")[0], "")), soft_wrap=True)
-    if jobs.changes:
-        console.print(Text("\nconfigured differently", style="bold"))
-        for key, values in jobs.changes.items():
-            console.print(f"  {key}: {' → '.join(values)}", soft_wrap=True)
+    with console.capture() as printed:  # a reader that stops reading is ours to handle, not the console's
+        if table.row_count:
+            console.print(table)
+        if n_same:
+            console.print(f"{n_same} with the same result")
+        for name, comparison in zip(jobs.names[1:], comparisons, strict=True):
+            console.print(Text(f"\n{jobs.names[0]} → {name}", style="bold"))
+            for line in comparison_lines(comparison):
+                if not line.startswith(("  worse: ", "  better: ")):  # the table has them
+                    console.print(Text(line, style=_COLOURS.get(line.partition(":")[0], "")), soft_wrap=True)
+        if jobs.changes:
+            console.print(Text("\nconfigured differently", style="bold"))
+            for key, values in jobs.changes.items():
+                console.print(f"  {key}: {' → '.join(values)}", soft_wrap=True)
+    file.write(printed.get())
 
 
 def _is_same(change: TaskChange) -> bool:

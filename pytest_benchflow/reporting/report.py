@@ -87,8 +87,15 @@ def group(entries: Sequence[Entry]) -> list[Group]:
 
 
 def entries_of(results: Sequence[RolloutResult]) -> list[Entry]:
-    """Return results as entries of a report, each with the status that it has by itself."""
-    return [Entry(id=result.key or result.rollout_name, status=result.status, result=result) for result in results]
+    """Return results on disk as entries of a report, in its order, each with the status that it has by itself."""
+    ordered = sorted(results, key=_order)
+    return [Entry(id=result.key or result.rollout_name, status=result.status, result=result) for result in ordered]
+
+
+def _order(result: RolloutResult) -> tuple[str, str, str, str, str, int]:
+    """Directories of rollouts are named by chance: what belongs together stands together, and always in one order."""
+    who = result.agent, result.model or "", result.scene or ""
+    return result.task_name, str(result.task_path), *who, result.trial
 
 
 def write_report(report: Report, path: Path) -> None:

@@ -34,7 +34,7 @@ def _of_directory(directory: Path) -> Report:
 
 def report_of(results: Sequence[RolloutResult], directory: Path) -> Report:
     """Return a report of results that are in a directory; there may be none yet."""
-    entries = entries_of(sorted(results, key=_order))
+    entries = entries_of(results)
     return Report(
         tool_version=version("pytest-benchflow"),
         started_at=min((result.started_at for result in results), default=""),
@@ -44,12 +44,6 @@ def report_of(results: Sequence[RolloutResult], directory: Path) -> Report:
         summary=group(entries),
         rollouts=entries,
     )
-
-
-def _order(result: RolloutResult) -> tuple[str, str, str, str, str, int]:
-    """Directories of rollouts are named by chance: what belongs together stands together, and always in one order."""
-    who = result.agent, result.model or "", result.scene or ""
-    return result.task_name, str(result.task_path), *who, result.trial
 
 
 def _of_file(path: Path) -> Report:

@@ -165,3 +165,11 @@ def test_what_machines_read_is_json(job: Project) -> None:
         "schema rollout",
     ):
         json.loads(bf(job, words).stdout)
+
+
+def test_a_table_that_nobody_reads_ends_quietly(job: Project) -> None:
+    command = f"set -o pipefail; {shlex.quote(BF)} compare r.json r.json | true"
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=job.root, env=job.environment(), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (141, "")
