@@ -259,7 +259,7 @@ class BenchSession:
         return [*range(len(ids))] if order == numbers else [*others, *order]
 
     def in_start_order(self, items: Sequence[RolloutItem]) -> Sequence[RolloutItem]:
-        """Return items in the order in which their rollouts are to start; the same sequence if that is the given one."""
+        """Return items in the order in which their rollouts start; the same sequence if that is the given one."""
         from pytest_benchflow.jobs import Expected, start_order
 
         if self._keeps_order:
