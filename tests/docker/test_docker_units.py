@@ -623,8 +623,10 @@ def test_build_of_compose_is_told_without_what_every_build_says() -> None:
     [({}, "bob", "/src"), ({"user": "0", "working_dir": "/var"}, "0", "/var"), ({"user": 7}, "7", "/src")],
 )
 def test_the_file_goes_over_the_image_of_main(service: dict[str, object], user: str, workdir: str) -> None:
-    image = ImageFacts("image", user="bob", workdir="/src")
-    assert as_service(image, service) == ImageFacts("image", user=user, workdir=workdir)
+    image = ImageFacts("image", user="bob", workdir="/src", entrypoint=("/enter",))
+    assert as_service(image, service) == ImageFacts("image", user=user, workdir=workdir, entrypoint=("/enter",))
+    own = {**service, "entrypoint": ["sh", "-c", "echo $$1"]}
+    assert as_service(image, own).entrypoint == ("sh", "-c", "echo $1")
 
 
 @pytest.mark.parametrize(
