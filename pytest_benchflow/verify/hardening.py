@@ -83,6 +83,7 @@ class Guard:
     _uids: tuple[int, ...] = field(default=(), init=False)
     _programs: tuple[str, ...] = field(default=(), init=False)
     _read: tuple[str, ...] = field(default=(), init=False)
+    _hidden_tests: dict[str | None, HiddenTests] = field(default_factory=dict, init=False)
     _ignores_hooks: bool = field(default=False, init=False)
 
     @property
@@ -363,7 +364,9 @@ class Guard:
         ]
 
     def _tests(self, step: TaskStep) -> HiddenTests:
-        return read_hidden_tests(step.tests_dirs, step.test_script, self.sandbox.workdir)
+        if step.name not in self._hidden_tests:
+            self._hidden_tests[step.name] = read_hidden_tests(step.tests_dirs, step.test_script, self.sandbox.workdir)
+        return self._hidden_tests[step.name]
 
     def _tops(self, step: TaskStep) -> list[str]:
         """Directories in which Python looks for modules first: where the tests may stand, and those of PYTHONPATH."""

@@ -68,15 +68,11 @@ all() {{
     find "${{live[@]}}" -xdev "${{pruned[@]}}" ! -path "*$nl*" ! -path '*/site-packages/*.pyc' \
       '(' -name '*.pyc' -o ! -type d ! -type l '(' "${{named[@]}}" ')' '(' -size +{over} -o ! -type f ')' ')' \
       -exec stat -c '%i %s %z|%n' {{}} + 2>/dev/null
+    printf '\0\0#shared\0'
+    find "${{live[@]}}" -xdev "${{pruned[@]}}" ! -path "*$nl*" '(' -type p -o -type f -links +1 ')' \
+      -exec stat -c '%d:%i %F|%n' {{}} + 2>/dev/null
     printf '\0\0#odd\0'
     find "${{live[@]}}" -xdev "${{pruned[@]}}" -path "*$nl*" '(' -type l -o "${{named[@]}}" ')' -print0
-  fi
-  if [ ${{#live[@]}} != 0 ]; then
-    printf '\0\0#pipes\0'
-    find "${{live[@]}}" -xdev "${{pruned[@]}}" ! -path "*$nl*" -type p -print
-    printf '\0\0#shared\0'
-    find "${{live[@]}}" -xdev "${{pruned[@]}}" ! -path "*$nl*" -type f -links +1 \
-      -exec stat -c '%d:%i|%n' {{}} + 2>/dev/null
   fi
   printf '\0\0#waiting\0'
   for f in /logs/verifier/* /logs/verifier/.[!.]* /tests/* /verifier/*; do
@@ -118,27 +114,28 @@ echo '#end'
 
 # What the image's own variables name is looked at as well.
 _FROM_ENV = r"""
+others=()
 IFS=: read -r -d '' -a words < <(printf '%s\0' "${{PATH:-}}")
 for d in "${{words[@]}}"; do
   case $d in
     /bin | /sbin | /usr/bin | /usr/sbin | /usr/local/bin | /usr/local/sbin) ;;
-    {inside}) programs+=("$d") ;;
-    /*)
-      p=$d
-      while [ -n "$p" ]; do
-        # Whose it is, or whether all may write to it.
-        if [ ! -O "$p" ] || [ -n "$(find "$p/" -maxdepth 0 -perm -2 ! -perm -1000 2>/dev/null)" ]; then
-          programs+=("$d")
-          break
-        fi
-        p=${{p%/*}}
-      done
-      ;;
+    {inside}) programs+=("$d") others+=("$d") ;;
+    /*) others+=("$d") ;;
   esac
 done
-while IFS= read -r p; do programs+=("${{p%/*}}/bin"); done < <(
-  for d in "${{roots[@]}}"; do [ -d "$d" ] && find "$d" -xdev -name node_modules -prune -o -name pyvenv.cfg -print; done
-)
+above=()
+for d in "${{others[@]}}"; do
+  while [ -n "$d" ]; do above+=("$d/") d=${{d%/*}}; done
+done
+if [ ${{#above[@]}} != 0 ]; then
+  # Not root's, or open to all: what is below may be anybody's.
+  while IFS= read -r p; do
+    for d in "${{others[@]}}"; do [[ $d/ != "$p"* ]] || programs+=("$d"); done
+  done < <(exec find "${{above[@]}}" -maxdepth 0 '(' ! -user 0 -o -perm -2 ! -perm -1000 ')' -print 2>/dev/null)
+fi
+while IFS= read -r p; do
+  programs+=("${{p%/*}}/bin")
+done < <(exec find "${{roots[@]}}" -xdev -name node_modules -prune -o -name pyvenv.cfg -print 2>/dev/null)
 IFS=: read -r -d '' -a words < <(printf '%s\0' "${{NODE_PATH:-}}")
 for d in "${{words[@]}}"; do case $d in /*) programs+=("$d") ;; esac; done
 IFS=: read -r -d '' -a words < <(printf '%s\0' "${{PYTHONPATH:-}}")
@@ -149,8 +146,7 @@ done
 
 _FACTS = r"""
 printf '\0\0#binaries\0'
-IFS=: read -r -d '' -a words < <(printf '%s\0' "${{PATH:-}}")
-for d in /usr/local/bin /usr/local/sbin /usr/bin /usr/sbin /bin /sbin "${{words[@]}}"; do
+for d in /usr/local/bin /usr/local/sbin /usr/bin /usr/sbin /bin /sbin "${{others[@]}}"; do
   [ -L "$d" ] || {{ cd "$d" 2>/dev/null && printf '%s\n' *; }}
 done
 cd /
@@ -334,7 +330,7 @@ def _parsed(output: str) -> Scan:
     facts = (line.partition("|")[::2] for line in texts.get("facts", "").splitlines())
     ids = texts.get("ids", "").splitlines()
     owners = (line.partition("|")[::2] for line in texts.get("owners", "").splitlines())
-    shared = (line.partition("|")[::2] for line in texts.get("shared", "").splitlines())
+    shared = [line.partition("|")[::2] for line in texts.get("shared", "").splitlines()]
     linked = dict.fromkeys(texts.get("linked", "").splitlines(), "")
     return Scan(
         files=files,
@@ -347,8 +343,8 @@ def _parsed(output: str) -> Scan:
         programs=dict(line.partition(" ")[::2] for line in texts.get("programs", "").splitlines()),
         added=tuple(dict.fromkeys(texts.get("added", "").split())),
         now=now if re.fullmatch(r"\d+\.\d+", now := texts.get("now", "").strip().replace(",", ".")) else "",
-        pipes=frozenset(texts.get("pipes", "").splitlines()),
-        shared={path: inode for inode, path in shared if path},
+        pipes=frozenset(path for fact, path in shared if fact.endswith("fifo")),
+        shared={path: fact for fact, path in shared if path and not fact.endswith("fifo")},
         waiting=frozenset(texts.get("waiting", "").splitlines()),
         fresh=tuple(filter(None, texts.get("fresh", "").splitlines())),
         hiding=tuple(texts.get("hiding", "").splitlines()),
