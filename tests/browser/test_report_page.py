@@ -242,6 +242,11 @@ def test_axe_finds_nothing_serious(browser: Browser, page: str, address: str, da
     assert not violations(browser), json.dumps(violations(browser), indent=1)
 
 
+def test_axe_finds_nothing_serious_in_tables_that_are_cards(browser: Browser, page: str) -> None:
+    browser.open(page, width=390, height=780)
+    assert not violations(browser), json.dumps(violations(browser), indent=1)
+
+
 def test_compared_jobs_lead_to_trajectories_side_by_side(browser: Browser, job: Path) -> None:
     other = job.parent / "tuesday"
     if not other.exists():
