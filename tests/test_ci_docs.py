@@ -122,13 +122,22 @@ def test_the_page_shows_the_whole_gated_workflow() -> None:
     assert shown == (ROOT / "examples/ci/gated.yml").read_text()
 
 
-@pytest.mark.parametrize("file", sorted((ROOT / "examples/ci").iterdir()), ids=lambda file: file.name)
-def test_the_file_is_what_the_ci_service_reads(file: Path) -> None:
-    schema = "gitlab-ci" if file.stem == "gitlab" else "github-workflows"
-    transform = ["--data-transform=gitlab-ci"] if file.stem == "gitlab" else []
-    command = [sys.executable, "-m", "check_jsonschema", f"--builtin-schema=vendor.{schema}", *transform, str(file)]
+@pytest.mark.parametrize("service", ["github-workflows", "gitlab-ci"])
+def test_the_files_are_what_the_ci_service_reads(service: str) -> None:
+    files = [
+        file for file in sorted((ROOT / "examples/ci").iterdir()) if (file.stem == "gitlab") == (service == "gitlab-ci")
+    ]
+    transform = ["--data-transform=gitlab-ci"] if service == "gitlab-ci" else []
+    command = [
+        sys.executable,
+        "-m",
+        "check_jsonschema",
+        f"--builtin-schema=vendor.{service}",
+        *transform,
+        *map(str, files),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
+    assert (len(files) > 0, done.returncode) == (True, 0), done.stdout
 
 
 def test_the_page_knows_every_metric() -> None:
