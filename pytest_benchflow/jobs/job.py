@@ -98,6 +98,8 @@ class Job:
         self.ledger = Ledger(directory)
         self.limits = ModelLimits(None)
         self.rules: list[StartRule] = [self.limits]
+        self._ended: set[str] = set()
+        """The keys of what has run here to its end, whatever came of it."""
         self._lock: int | None = None
         self._unlisten: Callable[[], None] | None = None
 
@@ -143,9 +145,11 @@ class Job:
     ) -> RolloutResult:
         """Run a rollout, and again while the harness fails and retries are left; each attempt has its directory.
 
-        One that a rule refuses does not start: its result says why.
+        One that a rule refuses does not start: its result says why. If it has run before, that result stays.
         """
         if (reason := await self._refusal_in_time(config)) is not None:
+            if config.key in self._ended and (earlier := self.last_result(config, task)) is not None:
+                return earlier
             refused = _unstarted(config, task, reason)
             self.ledger.append(JobEvent.of_result("end", refused, refused=True))
             return refused
@@ -163,6 +167,7 @@ class Job:
                 raise
             if result.error is None or not self._may_retry(result, config, attempt):
                 self.ledger.append(JobEvent.of_result("end", result, attempt=attempt))
+                self._ended.add(config.key)
                 return result
             self.ledger.append(JobEvent.of_result("retry", result, attempt=attempt))
             attempts.append(result.as_attempt())

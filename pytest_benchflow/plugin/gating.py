@@ -52,6 +52,8 @@ def stop_rule(run: BenchSession) -> StopWhenDecided | None:
         raise UsageError(f"{flag} has no gate to decide", advice="give --bf-gate")
     if run.config.hook.pytest_bf_gate.get_hookimpls():
         raise UsageError(f"{flag} and pytest_bf_gate do not go together", advice="the hook judges all results")
+    if run.config.getoption("reruns", None):
+        raise UsageError(f"{flag} and --reruns do not go together", advice="a rerun may change what was decided")
     from pytest_benchflow.jobs import StopWhenDecided, is_tested
 
     if settings.confidence is not None and not any(map(is_tested, run.gates)):

@@ -38,6 +38,14 @@ def test_no_more_starts_than_the_money_pays_for(paid: Project, how: tuple[str, .
     run.stdout.fnmatch_lines(["SKIPPED*budget: $1.?0 of $1.20 are spent"])
 
 
+def test_a_score_stays_if_there_is_no_money_to_rerun_it(paid: Project) -> None:
+    paid.task("failing/a", instruction="COST: 0.5")
+    run = paid.run("failing", "--bf-agent=bot", PRICE, "--bf-max-cost=0.5", "--reruns=1", "--bf-json=r.json")
+    run.assert_outcomes(failed=1)
+    (entry,) = report_of(paid).rollouts
+    assert (entry.status, entry.result.reward) == ("failed", 0.0)
+
+
 def test_gates_are_undecided_if_what_was_not_paid_could_change_them(paid: Project) -> None:
     options = ["tasks", "--bf-agent=bot", PRICE, "--bf-max-cost=1.2", "--bf-concurrency=1"]
     run = paid.run(*options, "--bf-gate=pass_rate >= 0.5", "--bf-gate=pass_rate >= 0.2", "--bf-gate=cost_usd <= 1.2")

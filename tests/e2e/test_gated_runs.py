@@ -267,6 +267,7 @@ def test_the_shuffled_order_holds_in_workers_too_however_long_rollouts_take(proj
     [
         (["--bf-stop-when-decided"], "--bf-stop-when-decided has no gate to decide; give --bf-gate"),
         (["--bf-confidence=0.9", "--bf-gate=errors == 0"], "--bf-confidence has no gate on pass_rate or mean_reward"),
+        (["--bf-stop-when-decided", "--bf-gate=errors == 0", "--reruns=1"], "and --reruns do not go together"),
         (["--bf-confidence=95", "--bf-gate=errors == 0"], "give a number above 0 and below 1"),
     ],
 )
