@@ -23,6 +23,7 @@ _OPERATORS: Mapping[str, Compare] = {
     "==": operator.eq,
     "!=": operator.ne,
 }
+_RATES = ("pass_rate", "pass_rate_low", "pass_rate_high")
 OVER_TRIALS = re.compile(r"pass_(at|all)_([1-9][0-9]*)")
 _TOKEN = re.compile(
     r"\s*(?:(?P<name>[A-Za-z_]\w*)|(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?%?)"
@@ -158,6 +159,9 @@ class _Parser:
         if self._at < len(self._tokens):
             raise self._wrong("expected nothing more", "give each gate its own --bf-gate")
         limit = float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
+        if (metric in _RATES or OVER_TRIALS.fullmatch(metric)) and not 0 <= limit <= 1:
+            advice = f"write {number}%" if 1 < limit <= 100 and "%" not in number else None
+            raise self._wrong(f"{metric} is between 0 and 1", advice, back=1)
         return Gate(self._text.strip(), metric, tuple(filters), symbol, limit, origin)
 
     def _filters(self) -> list[tuple[str, str]]:

@@ -81,6 +81,8 @@ def test_a_gate_compares_a_number_of_the_run_with_its_limit(expression: str, out
         ("pass_at_0 >= 1", 0, "pass_at_0 is not a metric"),
         ("__import__('os') >= 1", 0, "__import__ is not a metric"),
         ("pass_rate >= 0.8; x", 16, "expected nothing more"),
+        ("pass_rate >= 80", 13, "pass_rate is between 0 and 1; write 80%"),
+        ("pass_at_3 <= -1", 13, "pass_at_3 is between 0 and 1"),
     ],
 )
 def test_what_is_wrong_is_shown_below_the_column(expression: str, column: int, message: str) -> None:
