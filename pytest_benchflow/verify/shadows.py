@@ -54,7 +54,8 @@ def _hides(
     module = f"{posixpath.dirname(root)}/{name}.py"
     if path != module and module in before.modules and module in after.modules:
         return True
-    return name in context.own_modules
+    # What tests bring along may have the name of something in the workspace that they never mean.
+    return name in context.own_modules and (name in context.imports or name.startswith("test"))
 
 
 def decide_programs(before: Scan, after: Scan, context: Context, plan: Plan) -> None:

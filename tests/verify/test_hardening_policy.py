@@ -34,7 +34,8 @@ def plan_for(before: Scan, after: Scan, instruction: str = "Do it.", solution: s
         solution=solution,
         hardening=Hardening(**hardening),
         tops=("/app", "/tmp"),
-        imports=frozenset({"yaml", "solution"}),
+        imports=frozenset({"yaml", "solution", "helpers"}),
+        own_modules=frozenset({"helpers", "utils", "test_outputs"}),
         programs=("/app/bin",),
         known_programs=frozenset({"cat", "yq"}),
     )
@@ -150,6 +151,10 @@ def test_links(links: dict[str, str], is_removed: bool, is_reported: bool) -> No
         ("/app/random/__init__.py", "/app/random"),
         ("/app/pytest.py", "/app/pytest.py"),
         ("/app/yaml.py", "/app/yaml.py"),
+        ("/app/helpers.py", "/app/helpers.py"),
+        ("/app/utils.py", None),
+        ("/app/test_outputs.py", "/app/test_outputs.py"),
+        ("/app/sitecustomize/__init__.py", "/app/sitecustomize"),
         ("/app/solution.py", None),
         ("/app/pkg/json.py", None),
         ("/srv/json.py", None),
@@ -158,6 +163,17 @@ def test_links(links: dict[str, str], is_removed: bool, is_reported: bool) -> No
 def test_modules(module: str, removed: str | None) -> None:
     plan = plan_for(scan_of(packages=frozenset({"yaml"})), scan_of(modules=frozenset({module})))
     assert next(iter(plan.remove), None) == removed
+
+
+def test_a_package_in_front_of_a_module_goes_and_one_in_its_place_stays() -> None:
+    before, package = scan_of(modules=frozenset({"/app/kit.py"})), "/app/kit/__init__.py"
+    assert [*plan_for(before, scan_of(modules=frozenset({"/app/kit.py", package}))).remove] == ["/app/kit"]
+    assert plan_for(before, scan_of(modules=frozenset({package}))).is_empty
+
+
+def test_a_module_that_the_task_asks_for_stays() -> None:
+    after = scan_of(modules=frozenset({"/app/calendar.py", "/app/json.py"}))
+    assert [*plan_for(scan_of(), after, "Write calendar.py so that it prints the month.").remove] == ["/app/json.py"]
 
 
 def test_modules_of_the_task_itself_stay() -> None:
@@ -309,3 +325,15 @@ END
     assert tests.own_modules == {"helpers"}
     assert tests.directories == ("/app/work/deep", "/srv/x")
     assert "/app/checks/unit" in tests.places
+
+
+def test_path_files_add_directories_of_the_workspace_and_run_nothing() -> None:
+    site = "/app/.venv/lib/python3.13/site-packages"
+    line = "import __editable___mine_finder; __editable___mine_finder.install()"
+    finder = "MAPPING: dict[str, str] = {'mine': '/app/src/mine', 'other': '/opt/other'}\nos.system('x')\n"
+    files = {f"{site}/m.pth": f"{line}\n/app/more\n/opt/more\n", f"{site}/__editable___mine_finder.py": finder}
+    image = {"/app/.venv/pyvenv.cfg": "home = /usr/bin\n"}
+    plan = plan_for(scan_of(image), scan_of({**image, **files}))
+    assert plan.write[f"{site}/m.pth"].text == "/app/src\n/app/more\n"
+    # An environment of the agent's own is its work.
+    assert plan_for(scan_of(), scan_of({**image, **files})).is_empty
