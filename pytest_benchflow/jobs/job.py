@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from itertools import count, takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from pytest_benchflow.agents import FREE_AGENTS
 from pytest_benchflow.core.activity import on_activity
@@ -98,8 +98,6 @@ class Job:
         self.ledger = Ledger(directory)
         self.limits = ModelLimits(None)
         self.rules: list[StartRule] = [self.limits]
-        self._ended: set[str] = set()
-        """The keys of what has run here to its end, whatever came of it."""
         self._lock: int | None = None
         self._unlisten: Callable[[], None] | None = None
 
@@ -141,19 +139,26 @@ class Job:
         return [each for each in latest_attempts(read_results(self.directory).results) if each.reward is not None]
 
     async def run(
-        self, config: RolloutConfig, task: Task, resources: Resources, on_phase: OnPhase | None = None
+        self,
+        config: RolloutConfig,
+        task: Task,
+        resources: Resources,
+        on_phase: OnPhase | None = None,
+        *,
+        rerun_of: RolloutResult | None = None,
     ) -> RolloutResult:
         """Run a rollout, and again while the harness fails and retries are left; each attempt has its directory.
 
-        One that a rule refuses does not start: its result says why. If it has run before, that result stays.
+        One that a rule refuses does not start: its result says why. The result it was to replace, if it is the rerun of
+        one, stays; what that has cost counts in any case.
         """
         if (reason := await self._refusal_in_time(config)) is not None:
-            if config.key in self._ended and (earlier := self.last_result(config, task)) is not None:
-                return earlier
+            if rerun_of is not None:
+                return rerun_of
             refused = _unstarted(config, task, reason)
             self.ledger.append(JobEvent.of_result("end", refused, refused=True))
             return refused
-        attempts = self._earlier_attempts(config, task)
+        attempts = self._earlier_attempts(config, task) if rerun_of is None else _attempts_of(rerun_of)
         notes: list[str] = []
         for attempt in count(1):
             rollout = Rollout(self.place(config), resources, task, on_phase=self._noting_phases(on_phase))
@@ -167,7 +172,6 @@ class Job:
                 raise
             if result.error is None or not self._may_retry(result, config, attempt):
                 self.ledger.append(JobEvent.of_result("end", result, attempt=attempt))
-                self._ended.add(config.key)
                 return result
             self.ledger.append(JobEvent.of_result("retry", result, attempt=attempt))
             attempts.append(result.as_attempt())
@@ -181,14 +185,20 @@ class Job:
         raise AssertionError("unreachable")
 
     async def run_unqueued(
-        self, config: RolloutConfig, task: Task, resources: Resources, on_phase: OnPhase | None = None
+        self,
+        config: RolloutConfig,
+        task: Task,
+        resources: Resources,
+        on_phase: OnPhase | None = None,
+        *,
+        rerun_of: RolloutResult | None = None,
     ) -> RolloutResult:
         """Do here what an engine's queue does for others: build first, wait for the model's permission, and run."""
         await prepare_rollout(config, task, resources)
         while (release := self.permit(config)) is None:  # noqa: ASYNC110 - other processes set no event
             await asyncio.sleep(_ASK_AGAIN_SEC)
         try:
-            return await self.run(config, task, resources, on_phase)
+            return await self.run(config, task, resources, on_phase, rerun_of=rerun_of)
         finally:
             release()
 
@@ -458,6 +468,13 @@ def _attempt_in(directory: Path, *, is_free: bool) -> Attempt:
         return stored[0].as_attempt("cancelled" if stored[0].cancelled else "error")
     has_asked = (directory / "prompts.json").exists() and not is_free
     return Attempt(rollout_name=directory.name, status="killed", cost_is_partial=has_asked)
+
+
+def _attempts_of(result: RolloutResult) -> list[Attempt]:
+    if not result.rollout_name:  # it never started
+        return result.attempts
+    status: Literal["error", "scored"] = "error" if result.reward is None else "scored"
+    return [*result.attempts, result.as_attempt(status)]
 
 
 def _unstarted(config: RolloutConfig, task: Task, reason: BenchflowError | CannotRunHere) -> RolloutResult:

@@ -212,7 +212,8 @@ def _cancelled(run: BenchSession, request: pytest.FixtureRequest) -> RolloutResu
 def _run_now(run: BenchSession, request: pytest.FixtureRequest) -> RolloutResult:
     later = overridden(request.node) & _LATER_LINKS
     if not later:
-        return run.run(request.getfixturevalue("bf_config"), request.getfixturevalue("bf_task"))
+        config, task = request.getfixturevalue("bf_config"), request.getfixturevalue("bf_task")
+        return run.run(config, task, rerun_of=request.node.stash.get(RESULT, None))
     if "bf_session" in later:
         request.getfixturevalue("bf_session")  # the session it leaves open is the one that the agent works in
     rollout: Rollout = EngineProxy.unwrap(request.getfixturevalue("bf_rollout"))

@@ -466,7 +466,9 @@ class BenchSession:
         done.set_result(earlier)
         return done
 
-    def run(self, config: RolloutConfig, task: Task | None = None) -> RolloutResult:
+    def run(
+        self, config: RolloutConfig, task: Task | None = None, *, rerun_of: RolloutResult | None = None
+    ) -> RolloutResult:
         """Run a whole rollout now, beside those that are queued."""
         from pytest_benchflow.tasks import load_task
 
@@ -474,7 +476,9 @@ class BenchSession:
             expect_type(config, RolloutConfig, "the configuration", "is")
             task = task or load_task(config.task_path)  # anew each time, for a test may change it between runs
             earlier = self._earlier(config, task)
-            return earlier or self.engine.call(self.job.run_unqueued(config, task, self.resources, self._on_phase))
+            return earlier or self.engine.call(
+                self.job.run_unqueued(config, task, self.resources, self._on_phase, rerun_of=rerun_of)
+            )
 
     def _earlier(self, config: RolloutConfig, task: Task) -> RolloutResult | None:
         result = self.job.finished(config, task)

@@ -73,11 +73,11 @@ class Tokens(_Record):
 
 
 class Attempt(_Record):
-    """An earlier attempt at a rollout: it gave no reward, and may have cost something all the same."""
+    """An earlier attempt at a rollout: it was replaced by another, and may have cost something all the same."""
 
     rollout_name: str
-    status: Literal["error", "cancelled", "killed"]
-    """Killed is one that could not even say how it ended."""
+    status: Literal["error", "cancelled", "killed", "scored"]
+    """Killed is one that could not even say how it ended; scored is one that pytest has run again."""
     error: ErrorInfo | None = None
     n_tool_calls: int = 0
     tokens: Tokens = Tokens()
@@ -130,7 +130,7 @@ class RolloutResult(_Record):
     cost_usd: float | None = None
     cost_is_partial: bool = Field(default=False, description="whether the cost of some prompts is unknown")
     cost_is_priced: bool = Field(default=False, description="whether it is tokens times prices, not told by the agent")
-    attempts: list[Attempt] = Field(default=[], description="earlier attempts at it, which gave no reward")
+    attempts: list[Attempt] = Field(default=[], description="earlier attempts at it, which do not count")
     checks: CheckSummary | None = None
     criteria: list[CriterionScore] = Field(
         default=[], description="what a judge or the verifier says of each criterion"
@@ -228,7 +228,7 @@ class RolloutResult(_Record):
         is_unknown = self.cost_usd is None and self.n_prompts > 0 and self.agent not in FREE_AGENTS
         return self.cost_is_partial or is_unknown or (self.judge is not None and self.judge.lacks_cost)
 
-    def as_attempt(self, status: Literal["error", "cancelled"] = "error") -> Attempt:
+    def as_attempt(self, status: Literal["error", "cancelled", "scored"] = "error") -> Attempt:
         """Return what is kept of this result where another attempt follows."""
         return Attempt(
             rollout_name=self.rollout_name,

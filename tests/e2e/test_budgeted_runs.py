@@ -46,6 +46,14 @@ def test_a_score_stays_if_there_is_no_money_to_rerun_it(paid: Project) -> None:
     assert (entry.status, entry.result.reward) == ("failed", 0.0)
 
 
+def test_a_score_that_is_rerun_was_paid_for_all_the_same(paid: Project) -> None:
+    paid.task("failing/a", instruction="COST: 0.5")
+    run = paid.run("failing", "--bf-agent=bot", PRICE, "--reruns=1", "--bf-json=r.json", "--bf-gate=cost_usd <= 0.6")
+    assert "gate failed  cost_usd <= 0.6: $1.00" in run.outlines
+    (entry,) = report_of(paid).rollouts
+    assert [attempt.status for attempt in entry.result.attempts] == ["scored"]
+
+
 def test_gates_are_undecided_if_what_was_not_paid_could_change_them(paid: Project) -> None:
     options = ["tasks", "--bf-agent=bot", PRICE, "--bf-max-cost=1.2", "--bf-concurrency=1"]
     run = paid.run(*options, "--bf-gate=pass_rate >= 0.5", "--bf-gate=pass_rate >= 0.2", "--bf-gate=cost_usd <= 1.2")
