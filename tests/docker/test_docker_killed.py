@@ -31,6 +31,22 @@ async def die(*args):
 container.attach = die
 """
 
+#: Dies while its container starts, so that it is not attached when the container has started.
+WHILE_STARTING = """
+import os
+import signal
+from pytest_benchflow.sandboxes.docker import channel, container
+
+
+async def start_and_die(engine, container_id, name):
+    await engine.finish(lambda client: client.start(container_id))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+channel.FIRST_LINE_SEC = 1
+container.attach = start_and_die
+"""
+
 
 def labelled(pid: int) -> dict[str, list[str]]:
     """Return everything in the daemon that a process has made, images too."""
@@ -102,3 +118,13 @@ def test_a_container_that_a_killed_run_never_started_goes_when_the_next_one_star
     (project.root / "conftest.py").unlink()
     project.run("tasks", "--bf-sandbox=docker", env=environment).assert_outcomes(passed=1)
     assert labelled(killed.pid) == {}
+
+
+def test_a_container_that_started_after_its_run_was_killed_ends_by_itself(new_project: Callable[..., Project]) -> None:
+    project = new_project()
+    project.task("tasks/a", toml=TOML)
+    project.write({"conftest.py": WHILE_STARTING})
+    environment = {"DOCKER_HOST": os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")}
+    killed = project.start("tasks", "--bf-sandbox=docker", env=environment)
+    assert killed.wait(60) == -signal.SIGKILL
+    wait_for(lambda: not labelled(killed.pid), "the end of its container", WITHIN_SEC)

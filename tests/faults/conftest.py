@@ -21,6 +21,8 @@ from project import OPTIONS, PYTEST, Project, wait_for
 REAPER = Path(__file__).with_name("reaper.py")
 GRACE_SEC = 20
 """How long what a killed run started may take to notice."""
+CONTAINER_GRACE_SEC = 90
+"""The same of containers: one that was just starting waits a minute for its runner."""
 TASKS = 6
 LONG = bool(os.environ.get("BF_FAULT_LONG"))
 """Whether to run what takes minutes too; `make test-faults` does."""
@@ -97,7 +99,7 @@ class FaultyJob:
         facts = json.loads(said.splitlines()[-1])
         if self.mode == "docker":
             with suppress(AssertionError):
-                wait_for(lambda: not self._running_containers(runner), "the end of the containers", GRACE_SEC)
+                wait_for(lambda: not self._running_containers(runner), "the end of the containers", CONTAINER_GRACE_SEC)
             facts["left"] += self._running_containers(runner)
         return Ended(facts["status"], log, facts["left"])
 

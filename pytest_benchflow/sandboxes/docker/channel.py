@@ -110,12 +110,21 @@ _ESCAPED = [chr(byte) if 32 <= byte < 127 and byte not in b"'\\" else f"\\{byte:
 
 #: PID 1 needs no more than this to run the rest, which comes over the line and so is in nobody's process list.
 BOOTSTRAP = ("bash", "-p", "-c", 'IFS= read -r bf_line && eval "eval $bf_line"', "bf-init")
+#: For so long PID 1 waits for that line: nobody sends one if the runner was killed while its container started, and the
+#: engine, to which nobody was attached at that moment, keeps the input open.
+FIRST_LINE_SEC = 60
 _BLOCK = 1 << 16
 #: bash reads its input byte by byte: beyond this the engine is faster.
 _MAX_LINE = 48 << 10
 MAX_PUT_BYTES = 4 << 20
 _READY_TIMEOUT_SEC = 60.0
 _POKE_SEC = 1.0
+
+
+def bootstrap_within(seconds: int) -> tuple[str, ...]:
+    """Return a bootstrap that ends, and its container with it, if the first line does not come in time."""
+    *shell, text, name = BOOTSTRAP
+    return (*shell, text.replace("read -r", f"read -r -t {seconds}"), name)
 
 
 class Channel:

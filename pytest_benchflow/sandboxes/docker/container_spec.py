@@ -21,7 +21,7 @@ from pytest_benchflow.core.errors import SandboxError, UnsupportedError
 from pytest_benchflow.core.files import cache_directory, locked_files
 from pytest_benchflow.core.process import start_time
 from pytest_benchflow.sandboxes.base import Mount, SandboxSpec
-from pytest_benchflow.sandboxes.docker.channel import BOOTSTRAP
+from pytest_benchflow.sandboxes.docker import channel
 
 RUN = "benchflow.run"
 OWNER = "benchflow.owner"
@@ -180,7 +180,7 @@ def container_config(
     return {
         "Image": image.reference,
         # The image's own runs below this one: it may end, and its user may not be allowed to see PID 1 off.
-        "Entrypoint": [*BOOTSTRAP, str(lease_sec)],
+        "Entrypoint": [*channel.bootstrap_within(channel.FIRST_LINE_SEC), str(lease_sec)],
         "Cmd": [],
         "User": "0",
         "WorkingDir": working_directory(spec, image),
