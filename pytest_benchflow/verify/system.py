@@ -176,9 +176,11 @@ def _decide_loaded(change: FileChange, context: Context, plan: SystemPlan, *, is
     if path.startswith("/etc/profile.d/") and change.kind == "added":
         plan.read["/etc/profile.d"] = None
         return
-    plan.restore[path] = None
     if change.kind == "added":
         plan.remove[path] = None
+    if change.kind == "changed" or path.startswith("/etc/ld.so"):
+        # What the loader reads is emptied before any program removes it.
+        plan.restore[path] = None
     plan.relinks |= path.startswith("/etc/ld.so")
     if path == "/etc/ld.so.preload":
         _report(plan, f"{path} makes every program load a library of the agent's; removed", path)

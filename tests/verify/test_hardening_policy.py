@@ -251,7 +251,7 @@ def test_variables_that_lead_into_the_agents_files_are_not_given_on() -> None:
         (FileChange("/usr/local/share/perl/5.36.0/Acme/New.pm", "added"), False, False, False),
         (FileChange("/etc/ssl/openssl.cnf", "changed"), True, False, True),
         (FileChange("/etc/ssl/certs/mine.pem", "added"), False, False, False),
-        (FileChange("/etc/apt/apt.conf.d/99x", "added"), True, True, True),
+        (FileChange("/etc/apt/apt.conf.d/99x", "added"), False, True, True),
         (FileChange("/etc/apt/sources.list.d/more.list", "added"), False, False, False),
         (FileChange("/usr/local", "changed"), True, False, False),
         (FileChange("/opt/ours/tool", "changed"), True, False, True),
