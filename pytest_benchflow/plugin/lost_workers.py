@@ -63,6 +63,7 @@ class LostWorkers:
                 if nodeid in self._called:
                     self._end_report(self._called[nodeid])
             items.drop(self._reported)
+            _foresee_collections(self._scheduler)
             lost = [nodeid for nodeid in items.pending() if self._is_ours(nodeid)]
             if lost:
                 run = get_session(self._config)
@@ -201,6 +202,15 @@ class _Items:
             unit |= {nodeid: True for nodeid in unit if nodeid in reported}
             if all(unit.values()):  # xdist would give it to another worker, which then waited for more for ever
                 del self._by_scope[scope]
+
+
+def _foresee_collections(scheduler: object) -> None:
+    """Let schedulers of whole files give work to a worker that still collects: they would lose what they give it."""
+    collection: list[str] | None = getattr(scheduler, "collection", None)
+    collections: dict[object, list[str]] | None = getattr(scheduler, "registered_collections", None)
+    if collection and collections is not None:
+        for node in getattr(scheduler, "assigned_work", {}):
+            collections.setdefault(node, [*collection])
 
 
 def _run_again(scheduler: Scheduler, node: object, nodeid: str) -> bool:

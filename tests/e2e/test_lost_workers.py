@@ -64,6 +64,40 @@ def pytest_xdist_node_collection_finished(node):
         while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
             time.sleep(0.01)
 """
+#: Dies once while another worker, which replaces a dead one, still collects.
+WHILE_COLLECTING = (
+    DIE
+    + """
+import time
+
+import pytest
+
+
+def wait_for(name):
+    deadline = time.monotonic() + 20
+    while not Path(name).exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session):
+    if getattr(session.config, "workerinput", {}).get("workerid") == "gw2":
+        Path("collecting").touch()
+        wait_for("died-c")
+        time.sleep(0.5)
+
+
+def pytest_bf_rollout_phase(rollout, phase):
+    if rollout.task.short_name == "b" and phase == "execute":
+        die_once("b")
+
+
+def pytest_bf_rollout_result(result):
+    if "/c__" in str(result.rollout_dir):
+        wait_for("collecting")
+        die_once("c")
+"""
+)
 ALWAYS = """
 import os
 import signal
@@ -135,6 +169,13 @@ def test_what_a_dead_worker_had_done_holds_up_nobody(project: Project, dist: str
     done.assert_outcomes(passed=7)
     assert done.ret == 0
     assert Told.by(project).junit == [(name, "passed") for name in "abcdefg"]
+
+
+def test_a_worker_that_still_collects_loses_nothing_it_is_given(project: Project) -> None:
+    project.write({"conftest.py": WHILE_COLLECTING})
+    done = run(project, "-n", "2", "--dist=loadfile")
+    done.assert_outcomes(passed=4)
+    assert done.ret == 0
 
 
 @pytest.mark.parametrize("how", [["--bf-concurrency=2"], ["--dist=load"]], ids=["window", "load"])
