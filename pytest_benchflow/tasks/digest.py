@@ -19,8 +19,10 @@ IGNORE_FILE = ".harborignore"
 
 def left_out(root: Path, directory: Path) -> tuple[str, ...]:
     """Return the paths below a directory that are not to be copied; patterns are those of git, from the task down."""
-    folders = [*reversed([path for path in directory.parents if path == root or root in path.parents]), directory]
-    rules = [(str(folder), _read(str(folder))) for folder in folders]
+    folders, top = [str(directory)], str(root)
+    while folders[-1] != top and folders[-1].startswith(f"{top}/"):
+        folders.append(os.path.dirname(folders[-1]))
+    rules = [(folder, _read(folder)) for folder in reversed(folders)]
     if not any(spec for _, spec in rules) and not any(IGNORE_FILE in files for _, _, files in os.walk(directory)):
         return ()
     return tuple(os.path.relpath(path, directory) for path in _hidden(str(directory), rules))
