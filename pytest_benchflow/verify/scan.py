@@ -65,14 +65,13 @@ files() {{
 all() {{
   if [ ${{#live[@]}} != 0 ]; then
     printf '\0\0#facts\0'
-    find "${{live[@]}}" -xdev "${{pruned[@]}}" ! -path "*$nl*" ! -path '*/site-packages/*.pyc' \
+    # The first half looks at every file and never holds, so that the second one does too.
+    find "${{live[@]}}" -xdev "${{pruned[@]}}" ! -path "*$nl*" \
+      '(' ! -path '*/site-packages/*.pyc' \
       '(' -name '*.pyc' -o ! -type d ! -type l '(' "${{named[@]}}" ')' '(' -size +{over} -o ! -type f ')' ')' \
-      -exec stat -c '%i %s %z|%n' {{}} + 2>/dev/null
-    printf '\0\0#shared\0'
-    find "${{live[@]}}" -xdev "${{pruned[@]}}" ! -path "*$nl*" '(' -type p -o -type f -links +1 ')' \
-      -exec stat -c '%d:%i %F|%n' {{}} + 2>/dev/null
-    printf '\0\0#odd\0'
-    find "${{live[@]}}" -xdev "${{pruned[@]}}" -path "*$nl*" '(' -type l -o "${{named[@]}}" ')' -print0
+      -exec stat -c 'F%i %s %z|%n' {{}} + -type d -type f \
+      -o '(' -type p -o -type f -links +1 ')' -exec stat -c 'S%d:%i %F|%n' {{}} + ')' 2>/dev/null
+    {odd}
   fi
   printf '\0\0#waiting\0'
   for f in /logs/verifier/* /logs/verifier/.[!.]* /tests/* /verifier/*; do
@@ -104,7 +103,8 @@ all() {{
   printf '\0\0#files\0'
   if [ -n "$list" ]; then
     flags=
-    [[ $(tar --version 2>/dev/null) == *GNU* ]] && flags=--verbatim-files-from
+    # GNU's tar reads escapes in names.
+    [[ $list == *\\* && $(tar --version 2>/dev/null) == *GNU* ]] && flags=--verbatim-files-from
     printf '%s\n' "$list" | tar -czf - --no-recursion $flags -T - 2>/dev/null | head -c {limit}
   fi
 }}
@@ -112,10 +112,21 @@ all | base64
 echo '#end'
 """
 
+# An agent's; before it came there was nothing to take away.
+_ODD = r"""
+    printf '\0\0#odd\0'
+    find "${live[@]}" -xdev "${pruned[@]}" -path "*$nl*" '(' -type l -o "${named[@]}" ')' -print0
+"""
+
 # What the image's own variables name is looked at as well.
 _FROM_ENV = r"""
 others=()
-IFS=: read -r -d '' -a words < <(printf '%s\0' "${{PATH:-}}")
+entries() {{
+  words=()
+  local rest=$1:
+  while [ -n "$rest" ]; do words+=("${{rest%%:*}}") rest=${{rest#*:}}; done
+}}
+entries "${{PATH:-}}"
 for d in "${{words[@]}}"; do
   case $d in
     /bin | /sbin | /usr/bin | /usr/sbin | /usr/local/bin | /usr/local/sbin) ;;
@@ -136,9 +147,9 @@ fi
 while IFS= read -r p; do
   programs+=("${{p%/*}}/bin")
 done < <(exec find "${{roots[@]}}" -xdev -name node_modules -prune -o -name pyvenv.cfg -print 2>/dev/null)
-IFS=: read -r -d '' -a words < <(printf '%s\0' "${{NODE_PATH:-}}")
+entries "${{NODE_PATH:-}}"
 for d in "${{words[@]}}"; do case $d in /*) programs+=("$d") ;; esac; done
-IFS=: read -r -d '' -a words < <(printf '%s\0' "${{PYTHONPATH:-}}")
+entries "${{PYTHONPATH:-}}"
 for d in "${{words[@]}}"; do
   case $d in '') ;; /*) tops+=("${{d%/}}") ;; *) tops+=("${{roots[0]}}/${{d#./}}") ;; esac
 done
@@ -288,8 +299,10 @@ async def scan(
     )
     blocks = MAX_CONTENT_BYTES // 512
     first = more = ""
+    odd = _ODD
     if baseline is not None:
         inside = " | ".join(f"{shlex.quote(place)} | {shlex.quote(place)}/*" for place in baseline.places)
+        odd = ""
         first = _FROM_ENV.format(inside=inside or "''")
         more = _FACTS.format(users=shlex.join(baseline.users)) + _OWNERS.format(variables=named_variables())
     script = _SCRIPT.format(
@@ -301,6 +314,7 @@ async def scan(
         over=blocks - 1,
         limit=_MAX_ARCHIVE_BYTES,
         first=first,
+        odd=odd,
         more=more,
         since=since,
     )
@@ -327,31 +341,36 @@ def _parsed(output: str) -> Scan:
     sections = {name: data for name, _, data in (part.partition(b"\0") for part in head.split(b"\0\0#")[1:])}
     files, links = _unpacked(archive)
     texts = {name.decode(): data.decode("utf-8", "surrogateescape") for name, data in sections.items()}
-    facts = (line.partition("|")[::2] for line in texts.get("facts", "").splitlines())
-    ids = texts.get("ids", "").splitlines()
-    owners = (line.partition("|")[::2] for line in texts.get("owners", "").splitlines())
-    shared = [line.partition("|")[::2] for line in texts.get("shared", "").splitlines()]
-    linked = dict.fromkeys(texts.get("linked", "").splitlines(), "")
+    facts = [line.partition("|")[::2] for line in _lines(texts, "facts")]
+    ids = _lines(texts, "ids")
+    owners = (line.partition("|")[::2] for line in _lines(texts, "owners"))
+    several = {path: fact[1:] for fact, path in facts if fact.startswith("S")}
+    linked = dict.fromkeys(_lines(texts, "linked"), "")
     return Scan(
         files=files,
         links={**linked, **links},
-        facts={path: fact for fact, path in facts if path},
+        facts={path: fact[1:] for fact, path in facts if fact.startswith("F")},
         odd=tuple(filter(None, texts.get("odd", "").split("\0"))),
-        modules=frozenset(texts.get("modules", "").splitlines()),
-        packages=frozenset(path.rpartition("/")[2] for path in texts.get("packages", "").splitlines()),
+        modules=frozenset(_lines(texts, "modules")),
+        packages=frozenset(path.rpartition("/")[2] for path in _lines(texts, "packages")),
         env=dict(line.partition("=")[::2] for line in texts.get("env", "").split("\0") if "=" in line),
-        programs=dict(line.partition(" ")[::2] for line in texts.get("programs", "").splitlines()),
+        programs=dict(line.partition(" ")[::2] for line in _lines(texts, "programs")),
         added=tuple(dict.fromkeys(texts.get("added", "").split())),
         now=now if re.fullmatch(r"\d+\.\d+", now := texts.get("now", "").strip().replace(",", ".")) else "",
-        pipes=frozenset(path for fact, path in shared if fact.endswith("fifo")),
-        shared={path: fact for fact, path in shared if path and not fact.endswith("fifo")},
-        waiting=frozenset(texts.get("waiting", "").splitlines()),
-        fresh=tuple(filter(None, texts.get("fresh", "").splitlines())),
-        hiding=tuple(texts.get("hiding", "").splitlines()),
-        binaries=frozenset(texts.get("binaries", "").splitlines()),
+        pipes=frozenset(path for path, fact in several.items() if fact.endswith("fifo")),
+        shared={path: fact for path, fact in several.items() if not fact.endswith("fifo")},
+        waiting=frozenset(_lines(texts, "waiting")),
+        fresh=tuple(filter(None, _lines(texts, "fresh"))),
+        hiding=tuple(_lines(texts, "hiding")),
+        binaries=frozenset(_lines(texts, "binaries")),
         ids={name: int(uid) for name, _, uid in (line.partition(" ") for line in ids) if uid.isdigit()},
         owners={path: (int(fact.split()[0]), int(fact.split()[1], 8)) for fact, path in owners if path},
     )
+
+
+def _lines(texts: Mapping[str, str], section: str) -> list[str]:
+    """Return the lines of a section; names may have in them what ends lines elsewhere."""
+    return [line for line in texts.get(section, "").split("\n") if line]
 
 
 def _unpacked(data: bytes) -> tuple[dict[str, ScannedFile], dict[str, str]]:
