@@ -162,10 +162,10 @@ _first(
 _first(
     "shadow-where-a-variable-leads",
     "a verifier may change its directory by a variable",
-    "/app/work/json.py",
-    IMPOSTOR.replace('"/app"', '"/app/work"'),
+    "/app/shop/json.py",
+    IMPOSTOR.replace('"/app"', '"/app/shop"'),
     "inline-below",
-    image="RUN mkdir -p /app/work",
+    image="RUN mkdir -p /app/shop",
 )
 _first(
     "package-before-a-module",

@@ -91,7 +91,7 @@ VERIFIERS: dict[str, dict[str, str]] = {
     # A program on standard input or behind -c has the working directory on its path.
     "inline": {"test.sh": f"cd /app\npython3 - <<'END'\n{_CHECK}\nEND\n"},
     "inline-package": {"test.sh": f"cd /app\npython3 - <<'END'\nimport pygments\n{_CHECK}\nEND\n"},
-    "inline-below": {"test.sh": f"TOP=/app\ncd \"$TOP/work\"\npython3 - <<'END'\n{_CHECK}\nEND\n"},
+    "inline-below": {"test.sh": f"TOP=/app\ncd \"$TOP/shop\"\npython3 - <<'END'\n{_CHECK}\nEND\n"},
     "inline-helper": {
         "test.sh": "cd /app\nPYTHONPATH=/tests python3 -c 'import helpers; helpers.score()'\n",
         "helpers.py": "def score():\n    " + _CHECK.strip().replace("\n", "\n    ") + "\n",

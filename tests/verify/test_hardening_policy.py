@@ -310,7 +310,7 @@ def test_pipes_and_second_names_are_taken_away_unless_they_are_the_work() -> Non
 def test_where_hidden_tests_run_and_what_they_import(tmp_path: Path) -> None:
     script = """#!/bin/bash
 TOP=/app
-DIR="${TOP}/work"
+DIR="${TOP}/shop"
 cd "$DIR/deep" && cd ${OTHER:-/srv/x}
 cp /tests/test_x.py checks/unit/
 python3 -c "import yaml; print(1)"
@@ -323,7 +323,7 @@ END
     tests = read_hidden_tests([tmp_path], "test.sh", "/app")
     assert tests.imports == {"yaml", "numpy", "requests"}
     assert tests.own_modules == {"helpers"}
-    assert tests.directories == ("/app/work/deep", "/srv/x")
+    assert tests.directories == ("/app/shop/deep", "/srv/x")
     assert "/app/checks/unit" in tests.places
 
 
