@@ -10,8 +10,6 @@ from pytest_benchflow.verify.plan import Context, Plan
 from pytest_benchflow.verify.scan import Scan
 
 SYSTEM_TARGETS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt")
-
-
 #: Where everybody writes.
 TEMPORARY = ("/tmp/", "/var/tmp/", "/dev/shm/")  # noqa: S108
 #: Directories that a scan does not look into, and names that mean something to the tools that look for them.
@@ -20,8 +18,6 @@ _MEANINGFUL = re.compile(
     r"/(?:\.git|node_modules|(?:site|dist)-packages|[^/]+\.(?:dist|egg)-info)$|\.git/", re.IGNORECASE
 )
 _HIDDEN = ("/tests", "/verifier", "/solution", "/oracle", "/logs", "/proc", "/root")
-
-
 _HARMLESS_TARGETS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin"})
 
 

@@ -21,8 +21,6 @@ INCRIMINATING = re.compile(
     r"|os\._exit|sys\.settrace|sys\.addaudithook|\.outcome\s*=|atexit"
 )
 _COMMAND = re.compile(r"[<>|;$={}()\[\]\\\"]|^\s*[#+]|^\s*(?:cp|mv|ln|rm|mkdir|touch|install|chmod|sed|cat|echo)\s")
-
-
 _PROSE = re.compile(r"\b(?:the|a|an|that|so|your|must|should|please|with|and|is|are|to|in|of|it|you)\b", re.IGNORECASE)
 
 

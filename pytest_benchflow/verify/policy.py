@@ -31,8 +31,6 @@ _TEST_CONFIG = (
     *("uv.toml", "pip.conf", "pip.ini", ".rspec", "bunfig.toml", ".yarnrc", ".yarnrc.yml", ".pnpmfile.*", ".bazelrc"),
     "jvm.config",
 )
-
-
 #: Read by build tools: what an agent changes is put back, what it adds belongs to its work.
 _BUILD_CONFIG = (
     "babel.config*",
@@ -45,20 +43,12 @@ _BUILD_CONFIG = (
     "makefile",
     "GNUmakefile",
 )
-
-
 #: Files that belong to several tools: only what a test runner reads in them is put back.
 _SHARED_CONFIG = ("pyproject.toml", "setup.cfg", "tox.ini", "package.json")
-
-
 _INTERPRETER = re.compile(r"/bin/python[\d.]*$")
 _CUSTOMIZE = ("sitecustomize.*", "usercustomize.*")
-
-
 #: Makefiles in the order in which make takes them.
 _MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
-
-
 _EDITABLE = re.compile(r"import (__editable___\w+_finder); \1\.install\(\)\s*")
 #: Lines that installers write into .pth files.
 _KNOWN_PTH = re.compile(
@@ -237,8 +227,6 @@ def _has_code(text: str) -> bool:
 _ASSIGNMENT = re.compile(
     r"(?:export\s+)?(?!PATH|LD_|BASH|ENV|IFS|PYTHON|NODE|GIT|PROMPT|SHELL)\w+=(?:[\w./:@%+,-]*|\"[^\"$`\\]*\"|'[^']*')"
 )
-
-
 _LATER_PATH = re.compile(r"(?:export\s+)?PATH=\"?\$\{?PATH\}?(?::/[\w./-]+)+\"?")
 
 

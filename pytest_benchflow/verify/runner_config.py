@@ -14,15 +14,11 @@ from iniconfig import IniConfig, ParseError
 from pytest_benchflow.verify.scan import ScannedFile
 
 _PACKAGE_KEYS = ("jest", "mocha", "ava", "nyc", "c8", "tap", "vitest")
-
-
 #: Settings of pytest that load nothing and leave nothing out.
 _HARMLESS_KEYS = frozenset(
     {"minversion", "markers", "asyncio_mode", "asyncio_default_fixture_loop_scope", "xfail_strict"}
     | {"console_output_style", "log_cli", "log_level", "log_cli_level", "timeout", "addopts", "pythonpath"}
 )
-
-
 _HARMLESS_OPTION = re.compile(
     r"-q+|-v+|-r\w*|-l|-s|--tb=\w+|--strict(?:-markers|-config)?|--color=\w+|--durations=\d+|--no-header|-x|--verbose"
     r"|--quiet|--showlocals|-n\s*\w+"
