@@ -70,7 +70,8 @@ class OracleSession:
     async def prompt(self, text: str, *, timeout_sec: float | None) -> PromptResult:
         """Run the solution; a non-zero exit is recorded and the workspace is verified all the same."""
         script = f"{self._context.task.solution_target}/solve.sh"
-        command = f"{{ {shlex.quote(script)}; }} >{LOG} 2>&1 </dev/null; s=$?; tail -c {_TAIL_BYTES} {LOG}; exit $s"
+        tail = f"[ ! -s {LOG} ] || tail -c {_TAIL_BYTES} {LOG}"
+        command = f"{{ {shlex.quote(script)}; }} >{LOG} 2>&1 </dev/null; s=$?; {tail}; exit $s"
         try:
             result = await self._context.sandbox.exec(
                 command, user=self._context.user, env=self._context.access.env, timeout_sec=timeout_sec
