@@ -297,6 +297,7 @@ _venv(
     "a mark of byte order is no part of the first line",
     write("/tmp/p.py", STEAL_PY) + "cp /tmp/p.py $S/steal_it.py; printf '\\xef\\xbb\\xbfimport steal_it\\n' >$S/zz.pth",
     "venv-module",
+    control="some interpreters take the mark for a part of the line",
 )
 attack(
     "customize-is-a-package",

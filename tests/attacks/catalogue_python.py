@@ -273,6 +273,7 @@ attack(
     users=(ROOT,),
     verifier="script",
 )
+_DEBIANS_OWN = "Debian's Python has a module of this name that comes first"
 attack(
     "sitecustomize-of-the-system",
     "python-path",
@@ -281,6 +282,7 @@ attack(
     "sysconfig.get_path('purelib') + '/sitecustomize.py')\"",
     users=(ROOT,),
     verifier="script",
+    control=_DEBIANS_OWN,
 )
 attack(
     "standard-library-changed",
@@ -376,6 +378,7 @@ attack(
     + "for d in /app/.venv/lib/python3*/site-packages; do cp /tmp/s.py $d/sitecustomize.py; done",
     verifier="venv",
     image="RUN python3 -m venv --without-pip --system-site-packages /app/.venv",
+    control=_DEBIANS_OWN,
 )
 attack(
     "venv-python-replaced",
