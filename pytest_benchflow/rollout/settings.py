@@ -150,7 +150,7 @@ class RolloutSettings:
     prompts: Sequence[str | None] | str | None = setting(
         None,
         Prompts(),
-        "prompt instead of the task's, which is =@instruction; repeatable",
+        "prompt instead of the task's own, which =@instruction stands for; each is one turn, repeatable",
         option="--bf-prompt",
         metavar="TEXT",
         shown="task's",
@@ -190,7 +190,7 @@ class RolloutSettings:
     agent_idle_timeout: float | None = setting(
         600.0,
         Limit(),
-        "seconds without a sign of life before it is stopped",
+        "seconds without a sign of life after which the agent is stopped",
         option="--bf-agent-idle-timeout",
         metavar="S|none",
         shown="600",
@@ -210,21 +210,21 @@ class RolloutSettings:
     sandbox_user: str | None = setting(
         "agent",
         UserName(),
-        "who agents are in the sandbox; none is root",
+        "user that agents run as in the sandbox; none is root",
         option="--bf-sandbox-user",
         metavar="NAME|none",
     )
-    """Who agents are inside; None for root."""
+    """User that agents run as in the sandbox; None for root."""
     sandbox_setup_timeout: float = setting(
         120.0,
         Number(),
-        "seconds for making that user",
+        "seconds that creating that user may take",
         option="--bf-sandbox-setup-timeout",
         metavar="S",
         shown="120",
         decides=False,
     )
-    user: BaseUser | None = setting(None, Structure(), "who talks to the agent in rounds")
+    user: BaseUser | None = setting(None, Structure(), "simulated user that talks to the agent in rounds")
     """Speaks to the agent round by round, instead of prompts."""
     max_user_rounds: int = setting(5, Structure(), "rounds that the user may have", file=False)
     oracle_access: bool = setting(False, Structure(), "whether the user is told the solution", file=False)
@@ -245,13 +245,13 @@ class RolloutSettings:
     )
     """Whether an agent that cannot reach its model is an error or a reason to skip."""
     force_build: bool = setting(
-        False, Flag(), "build environments anew, past the cache", option="--bf-force-build", decides=False
+        False, Flag(), "rebuild environments without the cache", option="--bf-force-build", decides=False
     )
     price: Sequence[str] = setting(
         (),
         Texts(),
-        "dollars per million tokens of a model or an agent, IN/OUT or IN/OUT/CACHED, or auto for a list of all; gives "
-        "a cost to rollouts whose agent tells only tokens; repeatable",
+        "price of a model or an agent in dollars per million tokens, IN/OUT or IN/OUT/CACHED, or auto for a list; "
+        "for rollouts whose agent reports tokens but no cost; repeatable",
         option="--bf-price",
         metavar="MODEL=IN/OUT|auto",
         decides=False,
@@ -259,7 +259,7 @@ class RolloutSettings:
     base_image_override: str | None = setting(
         None,
         Text(),
-        "image that Dockerfiles stand on, instead of their own FROM",
+        "base image for Dockerfiles, instead of the one in their FROM",
         option="--bf-base-image-override",
         metavar="IMAGE",
     )
@@ -267,7 +267,7 @@ class RolloutSettings:
     context_root: OptionalPathField = setting(
         NO_PATH,
         PathTo("directory"),
-        "where files that a Dockerfile copies are, if not in environment/",
+        "directory of files that a Dockerfile copies and environment/ does not have",
         option="--bf-context-root",
         metavar="DIR",
     )
@@ -284,7 +284,7 @@ class RolloutSettings:
     integrity: IntegrityPolicy = setting(
         "report",
         Choice("report", "fail"),
-        "whether a rollout that tripped a defence of its verifier fails, or is only reported",
+        "whether a rollout that tripped a defence of its verifier is only reported, or fails",
         option="--bf-integrity",
         metavar="report|fail",
     )
@@ -329,7 +329,7 @@ class RunSettings:
     scene: Sequence[str] = setting(
         (),
         Texts(),
-        "rollout file, or its name in scenes/, that says who plays; repeatable",
+        "rollout file with roles and turns, or its name in scenes/; repeatable",
         option="--bf-scene",
         metavar="FILE|NAME",
         file=False,
@@ -337,7 +337,7 @@ class RunSettings:
     config: Path | None = setting(
         None,
         PathTo("file"),
-        "job file with tasks, agents and everything else",
+        "job file with tasks, agents and all other settings",
         option="--bf-config",
         metavar="FILE",
         ini=False,
@@ -356,7 +356,7 @@ class RunSettings:
     concurrency: int | None = setting(
         None,
         CountOrAuto(),
-        "rollouts in flight inside one process",
+        "rollouts in flight in one process",
         option="--bf-concurrency",
         metavar="N|auto",
         shown="auto",
@@ -372,7 +372,7 @@ class RunSettings:
     max_per_model: int | None = setting(
         None,
         Count(),
-        "rollouts that may use one model at the same time, in all processes of the run",
+        "rollouts that may use one model at the same time, across all processes of the run",
         option="--bf-max-per-model",
         metavar="N",
         shown="no limit",
@@ -381,7 +381,7 @@ class RunSettings:
     jobs_dir: Path = setting(
         Path("jobs"),
         PathTo(),
-        "directory that job directories go to, by default below the one pytest was started in",
+        "directory for job directories; a relative path starts where pytest was started",
         option="--bf-jobs-dir",
         metavar="DIR",
     )
@@ -397,7 +397,7 @@ class RunSettings:
     resume: str | None = setting(
         None,
         EarlierJob(),
-        "continue a job, by default the one of --bf-job-name or the newest: only what has no score yet is run",
+        "continue a job, by default the one of --bf-job-name or the newest: only what has no score yet runs",
         option="--bf-resume",
         metavar="JOB",
         shown="off",
@@ -408,7 +408,7 @@ class RunSettings:
     resume_anyway: bool = setting(
         False,
         Flag(),
-        "continue it also if agents, models, tasks or settings have changed since, and keep the scores it has",
+        "continue it even if agents, models, tasks or settings have changed since, and keep its scores",
         option="--bf-resume-anyway",
         ini=False,
         file=False,
@@ -416,7 +416,7 @@ class RunSettings:
     retries: int | None = setting(
         None,
         Count(at_least=0),
-        "how often a rollout that failed for reasons of the harness is tried again",
+        "how often a rollout is tried again after a failure of the harness",
         option="--bf-retries",
         metavar="N",
         shown="1",
@@ -425,7 +425,7 @@ class RunSettings:
     breaker: int | None = setting(
         5,
         CountOrOff(),
-        "start no more with an agent or sandbox that has never worked and died of one cause on so many tasks",
+        "start no more rollouts with an agent or a sandbox that never worked and failed alike on this many tasks",
         option="--bf-breaker",
         metavar="N|off",
         file=False,
@@ -434,7 +434,7 @@ class RunSettings:
     progress: Progress = setting(
         "auto",
         Choice("auto", "block", "lines", "off"),
-        "how a running job is shown: a block on a terminal, a line now and then elsewhere",
+        "how a running job is shown: as a status block on a terminal, as a line now and then elsewhere",
         option="--bf-progress",
         metavar="auto|block|lines|off",
         file=False,
@@ -443,12 +443,17 @@ class RunSettings:
         None, PathTo(), "write all results to one JSON file", option="--bf-json", metavar="FILE", file=False
     )
     html: Path | None = setting(
-        None, PathTo(), "write a page to look at, all in one file", option="--bf-html", metavar="FILE", file=False
+        None,
+        PathTo(),
+        "write the report as one HTML page that needs no other file",
+        option="--bf-html",
+        metavar="FILE",
+        file=False,
     )
     markdown: Path | None = setting(
         None,
         PathTo(),
-        "write a summary as Markdown, for one comment under a change",
+        "write a summary as Markdown, for a comment on a pull request",
         option="--bf-markdown",
         metavar="FILE",
         file=False,
@@ -496,28 +501,28 @@ class RunSettings:
     gate: Sequence[str] = setting(
         (),
         Lines(),
-        "what the whole run has to reach, for example 'pass_rate >= 0.8': then gates, not single items, decide the "
-        "exit status; repeatable",
+        "condition that the whole run must meet, for example 'pass_rate >= 0.8'; then gates, not single items, decide "
+        "the exit status; repeatable",
         option="--bf-gate",
         metavar="EXPR",
     )
     max_cost: float | None = setting(
         None,
         Number(),
-        "dollars that the run may spend: no rollout starts that the rest will not pay for",
+        "dollars that the run may spend; what is left of them has to cover a rollout, or it does not start",
         option="--bf-max-cost",
         metavar="USD",
     )
     stop_when_decided: bool = setting(
         False,
         Flag(),
-        "start no more rollouts once no outcome of theirs could change what the gates make of the run",
+        "start no more rollouts once no outcome of the rest can change the verdict of a gate",
         option="--bf-stop-when-decided",
     )
     confidence: float | None = setting(
         None,
         Probability(),
-        "stop already when that is certain to this level, by a sequential test; shuffles the rollouts",
+        "stop earlier, once the verdict is certain to this level by a sequential test; shuffles the rollouts",
         option="--bf-confidence",
         metavar="P",
     )
@@ -532,7 +537,7 @@ class RunSettings:
     max_regression: float | None = setting(
         None,
         Number(above=None),
-        "gate: how much lower than the baseline's the pass rate may be",
+        "gate: how far the pass rate may fall below the baseline's",
         option="--bf-max-regression",
         metavar="X",
         file=False,
@@ -548,11 +553,13 @@ class RunSettings:
     report_only: bool = setting(
         False,
         Flag(),
-        "low rewards do not fail the run, a broken harness still does",
+        "low rewards do not fail the run; a broken harness still does",
         option="--bf-report-only",
         file=False,
     )
-    strict: bool = setting(False, Flag(), "unknown keys in task files are errors", option="--bf-strict", file=False)
+    strict: bool = setting(
+        False, Flag(), "treat unknown keys in task files as errors", option="--bf-strict", file=False
+    )
     sandbox_option: Sequence[str] = setting(
         (),
         Texts(),
@@ -564,7 +571,7 @@ class RunSettings:
     docker_network: str | None = setting(
         None,
         Text(),
-        "the same as --bf-sandbox-option docker.network=…",
+        "short for --bf-sandbox-option docker.network=…",
         option="--bf-docker-network",
         metavar="host|bridge|NAME",
         shown="engine's",
