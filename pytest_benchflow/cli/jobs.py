@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_benchflow.core.errors import UsageError
+from pytest_benchflow.core.text import one_line
 
 if TYPE_CHECKING:
     from pytest_benchflow.core.types import Json
@@ -60,7 +61,7 @@ def _lines(results: Sequence[RolloutResult], summary: dict[str, Json]) -> list[s
             assert isinstance(interval, list)
             rows.append((key.replace("_", " "), "–".join(map(_text, interval))))
     width = max(len(name) for name, _ in rows)
-    heading = " ".join(str(summary[key]) for key in ("benchmark", "agent", "model") if summary[key])
+    heading = one_line(" ".join(str(summary[key]) for key in ("benchmark", "agent", "model") if summary[key]))
     table = summary_lines(group(entries_of(results)))
     return [heading, *table, *(f"  {name.ljust(width)}  {text}" for name, text in rows)]
 

@@ -14,7 +14,10 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)
 _WORKFLOW_COMMAND = re.compile(r"^([^\S\n]*):(?=:)|#(?=#(?:vso|teamcity)?\[)", re.MULTILINE)
 #: Bytes that are no text; no file and no terminal takes them as they are.
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+#: Controls, separators of lines, characters that turn the direction of text, and two that no XML may hold.
+_CONTROLS = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufffe\uffff]"
+)
 
 #: Bars, percentages and the columns of download meters.
 _PROGRESS = re.compile(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytest_benchflow.core.text import duration
+from pytest_benchflow.core.text import duration, one_line
 from pytest_benchflow.reporting.report import Group
 
 _HEADINGS = (
@@ -30,7 +30,7 @@ def summary_rows(groups: Sequence[Group]) -> list[list[str]]:
 def _row(group: Group) -> tuple[str, ...]:
     scored = group.passed + group.failed
     return (
-        "/".join(part for part in (group.agent, group.model, group.scene) if part),
+        one_line("/".join(part for part in (group.agent, group.model, group.scene) if part)),
         f"{group.passed} of {scored}" if scored else "–",
         _rate(group) if scored else "–",
         _over_trials(group),

@@ -33,6 +33,8 @@ from pytest_benchflow.core.text import (
         ("over\rwrite", "overwrite"),
         ("c1\x9b31mred", "c131mred"),
         ("bidi\u202eevil", "bidievil"),
+        ("marks\u200e\u200f\u061c", "marks"),
+        ("not for XML\ufffe\uffff", "not for XML"),
         ("half\x1b[", "half["),
         ("Größe ✓", "Größe ✓"),
         ("a ##vso[task.setvariable]x", "a # #vso[task.setvariable]x"),

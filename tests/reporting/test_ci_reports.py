@@ -23,7 +23,7 @@ from pytest_benchflow.reporting import (
     write_markdown,
 )
 
-HOSTILE = "\x1b[31m<script>|`@you` **b** _i_ [x](http://evil) #7\n::error::pwned\x00 $a$"
+HOSTILE = "\x1b[31m<script>|`@you` **b** _i_ [x](http://evil) #7\n::error::pwned\x00 $a$ \ufffe\uffff"
 CHECKS = {"passed": 1, "failed": 1, "failing": [HOSTILE]}
 #: What Ant's schema requires of each element and Jenkins' allows: attributes, and children as a pattern.
 SCHEMA = {
