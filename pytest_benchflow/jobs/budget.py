@@ -54,7 +54,7 @@ class Budget:
     def refusal(self, config: RolloutConfig) -> HeldBack | None:
         """Return that the money is spent, or that the rest would not pay for this one either."""
         kind = self._kind(config)
-        if kind[0] in FREE_AGENTS:
+        if self._is_free(kind):
             return None
         left = self.limit - self.spent
         if left > 0 and (self._running or left >= self._estimate(kind) or not self._known):
@@ -64,18 +64,20 @@ class Budget:
     def must_wait(self, config: RolloutConfig) -> bool:
         """Return whether what is under way may need the money; once it has ended, more is known."""
         kind = self._kind(config)
-        if kind[0] in FREE_AGENTS or not self._running:
+        if self._is_free(kind) or not self._running:
             return False
         under_way = math.fsum(map(self._estimate, self._running.values()))
         return self.spent + under_way + self._estimate(kind) > self.limit
 
     def _estimate(self, kind: Kind) -> float:
-        if kind[0] in FREE_AGENTS:
-            return 0.0
         known = self._known.get(kind)
         if known:
             return math.fsum(known) / len(known)
-        return self._guess(*kind) or 0.0
+        return 0.0 if kind[0] in FREE_AGENTS else self._guess(*kind) or 0.0
+
+    def _is_free(self, kind: Kind) -> bool:
+        """Return whether rollouts of a kind cost nothing, as far as is known: those of the oracle may have a judge."""
+        return kind[0] in FREE_AGENTS and not any(self._known.get(kind, ()))
 
     def _kind(self, config: RolloutConfig) -> Kind:
         return config.primary_agent, config.primary_model

@@ -371,7 +371,8 @@ class Evaluation:
                 random.Random(owner_of(job.directory)).shuffle(cells)  # noqa: S311
             job.rules += self._rules(cells)
             job.ledger.begin(len(cells))
-            results = await self._run_all(job, cells, Resources(registry, sandboxes))
+            resources = Resources(registry, sandboxes, needs_prices=self.config.max_cost is not None)
+            results = await self._run_all(job, cells, resources)
             in_order = {cell.name: results[cell.name] for cell in cells}
             elapsed = time.monotonic() - began
             result = EvaluationResult(job.directory.name, self.config, in_order, elapsed, job.directory)

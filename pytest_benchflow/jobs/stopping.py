@@ -105,7 +105,8 @@ class _Watch:
         if event.key not in self._labels:
             return
         is_free = event.agent in FREE_AGENTS or event.status == "skipped"
-        self.counts.spend("cost_usd", 0.0 if is_free else event.cost_usd)
+        # A judge has its price whoever is judged; where that is not known, the cost is partial.
+        self.counts.spend("cost_usd", 0.0 if is_free and event.cost_usd is None else event.cost_usd)
         self.counts.spend("tokens", 0.0 if is_free else event.tokens)
         if event.cost_is_partial:
             self.counts.untold.add("cost_usd")

@@ -90,7 +90,8 @@ def _tokens(tally: Tally) -> float | None:
 
 
 def _is_free(result: RolloutResult) -> bool:
-    return result.agent in FREE_AGENTS or result.n_prompts == 0
+    is_judged = result.judge is not None and result.judge.calls > 0
+    return not is_judged and (result.agent in FREE_AGENTS or result.n_prompts == 0)
 
 
 def integrity_findings(result: RolloutResult) -> int:

@@ -13,7 +13,14 @@ from pytest_benchflow.agents import FREE_AGENTS, AgentRequest
 from pytest_benchflow.core.errors import BenchflowError, CannotRunHere, CredentialsError
 from pytest_benchflow.plugin.items import RolloutItem
 from pytest_benchflow.plugin.session import BenchSession
-from pytest_benchflow.rollout import agent_spec, judges_of, refuse_unsupported, require_variables, verifier_spec
+from pytest_benchflow.rollout import (
+    agent_spec,
+    judges_of,
+    refuse_unsupported,
+    require_judge_prices,
+    require_variables,
+    verifier_spec,
+)
 
 if TYPE_CHECKING:
     from pytest_benchflow.jobs import Cell
@@ -78,6 +85,7 @@ class DryRun:
         self._backend = self._open_backend()
         self._by_cell: dict[str, str | None] = {}
         self._by_environment: dict[Path, str | None] = {}
+        self._n_judged = 0
 
     def lines(self) -> list[str]:
         """Return the cells, what each lacks, told once for all that lack the same, and what all could cost."""
@@ -91,7 +99,9 @@ class DryRun:
 
     def _totals(self, reasons: Sequence[str | None]) -> list[str]:
         run, paid = self._run, sum(item.cell.agent not in FREE_AGENTS for item in self._items)
-        cost = f"{paid} call a model" if paid else "none calls a model, so they cost nothing"
+        parts = [f"{paid} call a model"] if paid else []
+        parts += [f"{self._n_judged} judged by a model"] if self._n_judged else []
+        cost = ", ".join(parts) or "none calls a model, so they cost nothing"
         ready = f", {reasons.count(None)} of them ready" if any(reasons) else ""
         total = f"{len(reasons)} rollouts on {run.sandbox_name}{ready}, {run.in_flight} at a time; {cost}"
         return [total] if self._trouble is None else [f"nothing can run: {self._trouble}", total]
@@ -126,7 +136,10 @@ class DryRun:
                 return f"will be skipped: {reason.removesuffix(f' for {task.short_name}')}"
             refuse_unsupported(task, self._backend, [agent])
             require_variables(task)
-            judges_of(task, run.defaults)
+            judges = judges_of(task, run.defaults)
+            self._n_judged += bool(judges)
+            if run.resources.needs_prices:
+                require_judge_prices(judges.values(), run.defaults)
             if not agent.calls_model:
                 agent.access(task, AgentRequest(env=run.defaults.agent_env))
         except CannotRunHere as reason:

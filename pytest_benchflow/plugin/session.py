@@ -299,13 +299,14 @@ class BenchSession:
         from pytest_benchflow.rollout import Resources
 
         register = self.config.hook.pytest_bf_register_services
+        needs_prices = self.budget is not None
         if not register.get_hookimpls():
-            return Resources(self.agents, self.sandboxes)
+            return Resources(self.agents, self.sandboxes, needs_prices=needs_prices)
         from pytest_benchflow.services import ServiceRegistry
 
         services = ServiceRegistry()
         register(registry=services)
-        return Resources(self.agents, self.sandboxes, services)
+        return Resources(self.agents, self.sandboxes, services, needs_prices=needs_prices)
 
     def _name_job(self) -> tuple[str, str]:
         """Return the id of the run and its job's name: the same in all its processes, and nothing is made yet."""

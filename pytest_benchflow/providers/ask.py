@@ -25,6 +25,7 @@ from pytest_benchflow.providers.providers import WireProtocol, provider_of_bare
 from pytest_benchflow.providers.routes import find_route
 
 if TYPE_CHECKING:
+    from pytest_benchflow.providers.prices import Prices
     from pytest_benchflow.providers.variables import Sources
 
 MAX_ATTEMPTS = 3
@@ -304,8 +305,15 @@ def _plain(name: str) -> str:
     return name.strip().lower().removeprefix("models/")
 
 
-def price_of(endpoint: ModelEndpoint, model: str | None, tokens: TokenUse) -> float | None:
-    """Return what a call cost by the list of prices, None if the model is not in it or there is no list."""
+def price_of(
+    endpoint: ModelEndpoint, model: str | None, tokens: TokenUse, prices: Prices | None = None
+) -> float | None:
+    """Return what a call cost by the user's prices, else by the list; None if neither has the model."""
+    names = (model, endpoint.asked, endpoint.model)
+    if prices is not None:
+        own = prices.named_cost(names, tokens.input, tokens.output, tokens.cached)
+        if own is not None:
+            return own
     try:
         from genai_prices import Usage, calc_price
     except ImportError:

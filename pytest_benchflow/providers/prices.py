@@ -61,10 +61,17 @@ class Prices:
         known = [cost for cost in costs if cost is not None]
         return max(known) if known and len(known) == len(costs) else None
 
-    def _of_model(self, agent: str, model: str | None, input: int, output: int, cached: int) -> float | None:
-        for name in (model, None if model is None else split_model(model)[1], agent):
+    def named_cost(self, names: Iterable[str | None], input: int, output: int, cached: int) -> float | None:
+        """Return what tokens cost by the first of these names that the user has given a price, None without one."""
+        for name in names:
             if name is not None and name in self._own:
                 return self._own[name].cost(input, output, cached)
+        return None
+
+    def _of_model(self, agent: str, model: str | None, input: int, output: int, cached: int) -> float | None:
+        names = (model, None if model is None else split_model(model)[1], agent)
+        if (own := self.named_cost(names, input, output, cached)) is not None:
+            return own
         return _by_list(model, input, output, cached) if model is not None and self._uses_list else None
 
 

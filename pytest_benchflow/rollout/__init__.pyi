@@ -43,3 +43,4 @@ from .users import RoundResult as RoundResult
 from .users import load_user as load_user
 from .users import parse_loop as parse_loop
 from .judging import judges_of as judges_of
+from .judging import require_judge_prices as require_judge_prices

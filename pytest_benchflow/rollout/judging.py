@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from pytest_benchflow.configfile import resolve_env
-from pytest_benchflow.core.errors import CannotRunHere, JudgeEnvironmentError
+from pytest_benchflow.core.errors import CannotRunHere, JudgeEnvironmentError, UsageError
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout.config import RolloutConfig
@@ -34,3 +34,17 @@ def judges_of(task: Task, config: RolloutConfig) -> Mapping[str | None, JudgeSet
         if config.missing_credentials == "skip":
             raise CannotRunHere(f"judge: {error}") from None
         raise
+
+
+def require_judge_prices(judges: Iterable[JudgeSetup], config: RolloutConfig) -> None:
+    """Refuse judges whose price nobody knows: with a budget, an unknown price is not nothing."""
+    from pytest_benchflow.providers import Prices, TokenUse, has_list, price_of
+
+    prices, some = Prices.read(config.price), TokenUse(1000, 1000)
+    for endpoint in (judge.endpoint for judge in judges):
+        if price_of(endpoint, None, some, prices) is None:
+            advice = "name it by --bf-price MODEL=IN/OUT"
+            advice += "" if has_list() else ", or pip install 'pytest-benchflow[prices]'"
+            raise UsageError(
+                f"the budget needs the price of the judge {endpoint.asked}, which is not known", advice=advice
+            )

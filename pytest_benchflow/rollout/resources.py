@@ -28,7 +28,12 @@ class Resources:
     """Belongs to one event loop; close it when the last rollout has ended."""
 
     def __init__(
-        self, agents: AgentRegistry, sandboxes: SandboxRegistry, services: ServiceRegistry | None = None
+        self,
+        agents: AgentRegistry,
+        sandboxes: SandboxRegistry,
+        services: ServiceRegistry | None = None,
+        *,
+        needs_prices: bool = False,
     ) -> None:
         self.agents = agents
         self.sandboxes = sandboxes
@@ -38,6 +43,8 @@ class Resources:
         self._contexts: dict[tuple[Path, str | None, Path | None], asyncio.Task[Path]] = {}
         self.judge_limit = asyncio.Semaphore(_MAX_JUDGE_CALLS)
         """How many questions all judges together may have open."""
+        self.needs_prices = needs_prices
+        """Whether a budget counts what judges cost."""
         self._once: dict[tuple[str, ...], asyncio.Task[None]] = {}
         self._scratch: tempfile.TemporaryDirectory[str] | None = None
 

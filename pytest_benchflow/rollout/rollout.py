@@ -16,7 +16,7 @@ from pytest_benchflow.agents import Agent, AgentRegistry, Session
 from pytest_benchflow.core.errors import BenchflowError, CannotRunHere, Category, UsageError
 from pytest_benchflow.rollout.checks import check_rollout, configured_secrets, ignored_key_notes, override_notes
 from pytest_benchflow.rollout.config import RolloutConfig, hard_deadline
-from pytest_benchflow.rollout.judging import judges_of
+from pytest_benchflow.rollout.judging import judges_of, require_judge_prices
 from pytest_benchflow.rollout.recorder import Recorder, write_json
 from pytest_benchflow.rollout.resources import Resources
 from pytest_benchflow.rollout.result import RolloutResult, reaches_minimum
@@ -140,6 +140,8 @@ class Rollout:
             check_rollout(self.task, self.config, backend, self._role_agents.agents)
             judges = await asyncio.to_thread(judges_of, self.task, self.config)
             self.recorder.redactor.add(judge.endpoint.api_key for judge in judges.values())
+            if self._resources.needs_prices:
+                require_judge_prices(judges.values(), self.config)
             directory = self.recorder.make_directory(self.config.jobs_dir / (self.config.job_name or ""))
             self.recorder.digest = await self._resources.digest(self.task)
             facts = {

@@ -434,6 +434,7 @@ class StepRun:
         )
 
     def _judge_verifier(self, sandbox: Sandbox, setup: JudgeSetup) -> JudgeVerifier:
+        from pytest_benchflow.providers import Prices
         from pytest_benchflow.verify import Evidence, JudgeVerifier
 
         last = self.recorder.last_prompt_result
@@ -445,6 +446,7 @@ class StepRun:
             timeout_sec=verifier_limit(self.step, self.config),
             limit=self.judge_limit,
             on_record=self.recorder.judge_records.append,
+            prices=Prices.read(self.config.price),
         )
 
 

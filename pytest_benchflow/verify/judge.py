@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pytest_benchflow.core.errors import JudgeScoringError
 from pytest_benchflow.core.text import one_line, shortened
 from pytest_benchflow.core.types import Json
-from pytest_benchflow.providers import Asker, AskError, ModelReply, Question, price_of
+from pytest_benchflow.providers import Asker, AskError, ModelReply, Prices, Question, price_of
 from pytest_benchflow.verify.criteria import CriterionScore, JudgeRecord
 from pytest_benchflow.verify.judge_prompt import Background, JudgePrompt, judge_prompt
 from pytest_benchflow.verify.rubric_models import Criterion, JudgeRubric
@@ -59,6 +59,7 @@ class Judge:
         *,
         background: Background | None = None,
         limit: asyncio.Semaphore | None = None,
+        prices: Prices | None = None,
     ) -> None:
         self.rubric = rubric
         self.calls: list[dict[str, Json]] = []
@@ -66,6 +67,7 @@ class Judge:
         self._asker = asker
         self._background = background or Background()
         self._limit = limit
+        self._prices = prices
         self._record = JudgeRecord(
             asker.endpoint.asked, rubric=rubric.file, dialect=rubric.dialect, samples=rubric.samples
         )
@@ -196,7 +198,7 @@ class Judge:
         return reply
 
     async def _count(self, reply: ModelReply) -> None:
-        cost = await asyncio.to_thread(price_of, self._asker.endpoint, reply.model, reply.tokens)
+        cost = await asyncio.to_thread(price_of, self._asker.endpoint, reply.model, reply.tokens, self._prices)
         self._priced += cost is not None
         record, tokens = self._record, reply.tokens
         models = dict.fromkeys((*record.models, *([reply.model] if reply.model else [])))

@@ -23,7 +23,7 @@ from pytest_benchflow.core.errors import (
 )
 from pytest_benchflow.core.files import write_atomically
 from pytest_benchflow.core.types import Event
-from pytest_benchflow.providers import Asker, ModelEndpoint, Sources, find_endpoint, require_sdk
+from pytest_benchflow.providers import Asker, ModelEndpoint, Prices, Sources, find_endpoint, require_sdk
 from pytest_benchflow.verify.criteria import JudgeRecord
 from pytest_benchflow.verify.judge import Judge, Judgement
 from pytest_benchflow.verify.judge_prompt import Background
@@ -153,6 +153,8 @@ class JudgeVerifier:
     limit: asyncio.Semaphore | None
     on_record: Callable[[JudgeRecord], None]
     """Is told what the judge used, also when it gave no verdict."""
+    prices: Prices | None = None
+    """Those that the user names."""
 
     async def run(self, into: Path) -> Verification:
         """Copy the submission, have it judged and return the reward."""
@@ -169,7 +171,7 @@ class JudgeVerifier:
 
     async def _judge(self, work: Work, rubric: JudgeRubric, into: Path) -> Verification:
         async with Asker(self.setup.endpoint) as asker:
-            judge = Judge(rubric, asker, background=self.setup.background, limit=self.limit)
+            judge = Judge(rubric, asker, background=self.setup.background, limit=self.limit, prices=self.prices)
             try:
                 async with asyncio.timeout(self.timeout_sec):
                     judgement = await judge.score(work)

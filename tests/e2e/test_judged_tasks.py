@@ -67,8 +67,14 @@ def rollouts(project: Project) -> list[dict]:
 def test_the_oracle_passes_and_nop_fails(project: Project, server: ModelServer) -> None:
     server.script("", grade)
     project.task("tasks/a", toml=TOML, test=None, files={"tests/rubric.toml": RUBRIC})
-    run = judged(project, server, "--bf-selftest")
+    price = "anthropic/claude-scripted-1=1/10"
+    run = judged(project, server, "--bf-selftest", "--bf-price", price, "--bf-max-cost", "1")
     run.assert_outcomes(passed=2)
+    run = judged(project, server, "--bf-max-cost", "1", "--bf-dry-run")
+    run.stdout.fnmatch_lines(
+        ["*the budget needs the price of the judge anthropic/claude-scripted-1, which is not known*"]
+    )
+    run.stdout.fnmatch_lines(["1 rollouts on local, 0 of them ready, *; 1 judged by a model"])
     by_agent = {result["agent"]: result for result in rollouts(project)}
     assert (by_agent["oracle"]["reward"], by_agent["nop"]["reward"]) == (1.0, 0.0)
     assert [(each["name"], each["value"], each["raw"], each["weight"]) for each in by_agent["oracle"]["criteria"]] == [
@@ -81,7 +87,7 @@ def test_the_oracle_passes_and_nop_fails(project: Project, server: ModelServer) 
         ["claude-scripted-1"],
         2,
     )
-    assert (judge["input_tokens"], judge["output_tokens"], judge["cost_usd"]) == (2468, 112, None)
+    assert (judge["input_tokens"], judge["output_tokens"], judge["cost_usd"]) == (2468, 112, 0.003588)
     directory = Path(by_agent["oracle"]["rollout_dir"])
     events = [json.loads(line) for line in (directory / "rewards.jsonl").read_text().splitlines()]
     assert [(event["type"], event["source"], event["value"], event["step_index"]) for event in events] == [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pytest_benchflow.core.errors import UsageError
@@ -49,6 +51,16 @@ def test_it_counts_attempts_and_what_is_under_way(events: list[JobEvent], refuse
     assert rule.must_wait(BOT) == waits or refused
     assert rule.refusal(ORACLE) is None
     assert not rule.must_wait(ORACLE)
+
+
+def test_what_judges_of_free_agents_cost_is_spent_too() -> None:
+    begun = JobEvent(kind="start", ts=0, key="a", agent="oracle")
+    rule = budget(1.0, 1.0, begun, end("a", 0.6))
+    assert rule.must_wait(ORACLE) is False
+    assert rule.refusal(ORACLE) is not None
+    rule.learn(replace(begun, key="b"))
+    assert rule.must_wait(ORACLE)
+    assert budget(1.0, 1.0, begun, end("a", None)).refusal(ORACLE) is None
 
 
 def test_a_guess_above_the_limit_still_lets_the_first_one_run() -> None:

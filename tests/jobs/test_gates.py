@@ -7,6 +7,7 @@ from outcomes import Row, row, rows
 
 from pytest_benchflow.core.errors import UsageError
 from pytest_benchflow.jobs import GateVerdict, Labels, evaluate, gate_lines, parse_gate, read_gates
+from pytest_benchflow.verify import JudgeRecord
 
 MIXED = [
     row("a", 1.0, agent="gemini", model="flash", cost_usd=1.0, n_prompts=1, difficulty="easy", tags=["io", "sql"]),
@@ -112,6 +113,9 @@ def test_an_unknown_cost_is_not_zero() -> None:
     assert verdict("cost_usd <= 5", [untold]).outcome == "error"
     assert verdict("cost_usd <= 5", [told, untold]).outcome == "error"
     assert verdict("cost_usd <= 0.5", [told, untold]).outcome == "failed"  # more will not make it less
+    free, judged = row("a", agent="oracle"), row("b", agent="oracle", judge=JudgeRecord("m", calls=1))
+    assert verdict("cost_usd <= 5", [free]).outcome == "passed"
+    assert verdict("cost_usd <= 5", [judged]).outcome == "error"
     assert verdict("cost_usd <= 0", [row("a", agent="oracle", model=None, n_prompts=1)]).outcome == "passed"
 
 
