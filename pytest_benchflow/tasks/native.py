@@ -14,7 +14,7 @@ from pytest_benchflow.tasks.load import Parsed
 from pytest_benchflow.tasks.models import Judge
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from pytest_benchflow.configfile import Data, Path, Severity
     from pytest_benchflow.tasks.models import TaskConfig
@@ -78,17 +78,32 @@ def _judge(source: FrontMatterSource, name: str, settings: Mapping[str, object])
         at = ("verifier", "strategies", name, *(_JUDGE_KEYS.get(str(part), part) for part in path))
         problems.append(Problem(source.file, source.line(at), source.key(at), reason, fix, severity))
 
-    known = {"type", *_JUDGE_KEYS.values(), *(key for key in Judge.model_fields if key not in _JUDGE_KEYS)}
+    known = {"type", _CONTEXT_FILE, *_JUDGE_KEYS.values(), *(k for k in Judge.model_fields if k not in _JUDGE_KEYS)}
     for key in settings:
         if key not in known:
             report((key,), "is not a known key", did_you_mean(key, known - {"type"}))
     data = {key: settings[word] for key in Judge.model_fields if (word := _JUDGE_KEYS.get(key, key)) in settings}
+    if _CONTEXT_FILE in settings:
+        data["context"] = _context(source, settings, report)
     judge = fit(Judge, data, report)
     if judge is None or problems:
         raise TaskError(problems)
     return judge
 
 
+def _context(source: FrontMatterSource, settings: Mapping[str, object], report: Callable[..., None]) -> str:
+    """Return the text of the context's file, which is beside `verifier.md` or below."""
+    name = settings[_CONTEXT_FILE]
+    if "context" in settings:
+        report((_CONTEXT_FILE,), "stands beside context", "keep one of them")
+    elif not isinstance(name, str) or os.path.isabs(name) or ".." in name.split("/"):
+        report((_CONTEXT_FILE,), f"is {quoted(name)}", "name a file below the verifier's directory")
+    else:
+        return read_text(os.path.join(os.path.dirname(source.file), name))
+    return ""
+
+
+_CONTEXT_FILE = "context_file"
 #: Keys of [verifier.judge] that a strategy calls otherwise.
 _JUDGE_KEYS = {"rubric_path": "rubric"}
 

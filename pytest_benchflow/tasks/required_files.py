@@ -121,7 +121,7 @@ def _tests_file(config: TaskConfig, layout: Layout, step: StepConfig | None) -> 
     own = step.verifier if step is not None else VerifierConfig()
     environment = own.environment or task.environment
     if (own if "type" in own.model_fields_set else task).type == "llm-judge":
-        return RequiredFile("rubric", rubric_paths(own if own.judge else task, layout))
+        return RequiredFile("rubric", rubric_paths(own if own.judge else task, layout, step))
     separate = (own if own.says_mode() else task).mode == "separate"
     if separate and environment is not None and environment.docker_image:
         return None
@@ -136,11 +136,15 @@ def _tests_file(config: TaskConfig, layout: Layout, step: StepConfig | None) -> 
 
 def strategy_rubrics(judge: Judge) -> tuple[str, ...]:
     """Return where the rubric of a strategy's judge may be, below the verifier's directory."""
-    return (judge.rubric_path,) if "rubric_path" in judge.model_fields_set else ("rubric.toml", "rubric.json")
+    if "rubric_path" in judge.model_fields_set:
+        return (judge.rubric_path,)
+    return ("rubrics/verifier.toml", "rubrics/verifier.json", "rubric.toml", "rubric.json")
 
 
-def rubric_paths(verifier: VerifierConfig, layout: Layout) -> tuple[str, ...]:
-    """Return where the judge's rubric may be; a path that the task names is the only one."""
+def rubric_paths(verifier: VerifierConfig, layout: Layout, step: StepConfig | None) -> tuple[str, ...]:
+    """Return where the judge's rubric may be, below the step's directory or the task's; one that is named is there."""
     if verifier.judge is not None and "rubric_path" in verifier.judge.model_fields_set:
-        return (verifier.judge.rubric_path,)
-    return (f"{layout.tests}/rubric.toml", f"{layout.tests}/rubric.json")
+        names: tuple[str, ...] = (verifier.judge.rubric_path,)
+    else:
+        names = (f"{layout.tests}/rubric.toml", f"{layout.tests}/rubric.json")
+    return names if step is None else (*(f"steps/{step.name}/{name}" for name in names), *names)

@@ -91,7 +91,7 @@ def _verifier(
     build_dir = None if image or mode == "shared" else _build_dir(tests_dirs)
     judge = own.judge or task.judge
     kind = own.type if "type" in own_fields else task.type
-    rubric = _rubric(root, own if own.judge else task, layout) if kind == "llm-judge" else None
+    rubric = _rubric(root, own if own.judge else task, layout, step) if kind == "llm-judge" else None
     if strategy is not None and strategy.judge is not None:
         kind, judge = "llm-judge", strategy.judge
         rubric = _first_file(root / layout.tests, strategy_rubrics(strategy.judge))
@@ -146,8 +146,8 @@ def _solution(root: Path, folder: Path | None, layout: Layout, solve: str) -> Pa
     return next((path for path in candidates if (path / solve).is_file()), None)
 
 
-def _rubric(root: Path, verifier: VerifierConfig, layout: Layout) -> Path | None:
-    return _first_file(root, rubric_paths(verifier, layout))
+def _rubric(root: Path, verifier: VerifierConfig, layout: Layout, step: StepConfig | None) -> Path | None:
+    return _first_file(root, rubric_paths(verifier, layout, step))
 
 
 def _first_file(directory: Path, names: tuple[str, ...]) -> Path | None:

@@ -345,6 +345,16 @@ def test_the_chosen_strategy(make_native, choice, name, kind, command):
     assert strategy.outputs == {"reward_json": "/logs/verifier/reward.json"}
 
 
+def test_a_judge_of_a_strategy(make_native):
+    text = "---\nverifier:\n  strategies:\n    judge: {type: llm-judge, context_file: context.md}\n---\n"
+    files = {"verifier/test.sh": None, "verifier/verifier.md": text, "verifier/context.md": "For a customer.\n"}
+    task = load_task(make_native("name: x\n", files={**files, "verifier/rubrics/verifier.toml": ""}))
+    verifier = task.steps[0].verifier
+    assert verifier.judge is not None
+    assert verifier.judge.context == "For a customer.\n"
+    assert verifier.rubric == task.path / "verifier/rubrics/verifier.toml"
+
+
 BAD_STRATEGIES = [
     ("# no front matter\n", "1: has no front matter; start it with a line ---"),
     ("---\nx: 1\n---\n", ": verifier is missing; give a mapping"),
@@ -356,6 +366,14 @@ BAD_STRATEGIES = [
     (
         "---\nverifier:\n  strategies:\n    a: {type: scipt}\n---\n",
         '4: verifier.strategies.a.type is "scipt"; did you mean script?',
+    ),
+    (
+        "---\nverifier:\n  strategies:\n    a: {type: llm-judge, context: x, context_file: y}\n---\n",
+        "4: verifier.strategies.a.context_file stands beside context; keep one of them",
+    ),
+    (
+        "---\nverifier:\n  strategies:\n    a: {type: llm-judge, context_file: ../y}\n---\n",
+        '4: verifier.strategies.a.context_file is "../y"; name a file below the verifier\'s directory',
     ),
     (
         "---\nverifier:\n  strategies:\n    a: {type: script}\n---\n",

@@ -86,6 +86,20 @@ def test_steps_may_bring_their_own_tests(make_task):
     assert str(caught.value) == f"{task}/tests/test.sh: is missing; {SCRIPT}"
 
 
+def test_steps_may_bring_their_own_rubrics(make_task):
+    judged = 'verifier = {type = "llm-judge"}\n'
+    toml = f'[[steps]]\nname = "one"\n{judged}[[steps]]\nname = "two"\n{judged}'
+    files = {f"steps/{name}/instruction.md": "x" for name in ("one", "two")}
+    task = make_task(toml, {**files, "steps/one/tests/rubric.json": "{}", "tests/rubric.toml": "x"})
+    assert [step.verifier.rubric for step in load_task(task).steps] == [
+        task / "steps/one/tests/rubric.json",
+        task / "tests/rubric.toml",
+    ]
+    (task / "tests/rubric.toml").unlink()
+    with pytest.raises(TaskError, match=r"steps/two/tests/rubric\.toml: is missing; write the criteria"):
+        load_task(task)
+
+
 def test_a_separate_verifier_may_build_its_tests(make_task):
     task = make_task(SEPARATE, {"tests/Dockerfile": "FROM x"})
     remove(task, ["tests/test.sh"])
