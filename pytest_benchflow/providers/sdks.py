@@ -62,20 +62,21 @@ class _Anthropic:
 
     async def send(self, question: Question, options: frozenset[Option], timeout_sec: float) -> ModelReply:
         """Create a message."""
-        # Newer releases of the SDK do not know the temperature any more, which older models still take.
-        extra: dict[str, object] = {}
+        from anthropic.types import Message
+
+        body: dict[str, object] = {
+            "model": self._model,
+            "max_tokens": question.max_tokens,
+            "system": question.system,
+            "messages": _turns(question, "assistant"),
+        }
         if "temperature" in options and question.temperature is not None:
-            extra["temperature"] = question.temperature
+            body["temperature"] = question.temperature
         if "schema" in options and question.schema is not None:
-            extra["output_config"] = {"format": {"type": "json_schema", "schema": question.schema}}
-        message = await self._client.messages.create(
-            model=self._model,
-            max_tokens=question.max_tokens,
-            system=question.system,
-            messages=_turns(question, "assistant"),
-            extra_body=extra,
-            timeout=timeout_sec,
-        )
+            body["output_config"] = {"format": {"type": "json_schema", "schema": question.schema}}
+        # Not `messages.create`: it does not know the temperature any more, which older models still take, and warns of
+        # models that are to be retired, which ends the judge where warnings are errors.
+        message = await self._client.post("/v1/messages", cast_to=Message, body=body, options={"timeout": timeout_sec})
         blocks, usage = _field(message, "content"), _field(message, "usage")
         if not isinstance(blocks, list):
             raise UnusableAnswer("the answer is not a message")

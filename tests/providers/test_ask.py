@@ -57,6 +57,14 @@ async def test_the_answer_comes_with_model_and_tokens(server: ModelServer, wire:
     assert settings["temperature"] == 0.0  # type: ignore[index]
 
 
+async def test_a_model_that_is_to_be_retired_is_asked_where_warnings_are_errors(server: ModelServer) -> None:
+    wire = WIRES["anthropic"]
+    server.script("", Verbatim("4"))
+    endpoint = find_endpoint("claude-3-7-sonnet-latest", Sources(wire.variables(server)), name="judge")
+    async with Asker(endpoint) as asker:
+        assert (await asker.ask(Question("Be brief.", ("2 + 2?",)), timeout_sec=20)).text == "4"
+
+
 async def test_a_conversation_goes_on(server: ModelServer, wire: Wire) -> None:
     server.script("Sure?", Verbatim("yes"))
     await ask(server, wire, Question("", ("What is 2 + 2?", "4", "Sure?")))
