@@ -12,6 +12,10 @@ from pytest_benchflow.core.lazy import lazy_exports
 if TYPE_CHECKING:
     from .agents import AgentOutcome as AgentOutcome
     from .agents.custom import register_agent as register_agent
+    from .api.adapters import InspectAdapter as InspectAdapter
+    from .api.adapters import ORSAdapter as ORSAdapter
+    from .api.adapters import to_inspect_task as to_inspect_task
+    from .api.adapters import to_ors_reward as to_ors_reward
     from .api.environment import Environment as Environment
     from .api.run import Agent as Agent
     from .api.run import Runtime as Runtime
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
     from .api.sdk import Job as Job
     from .api.sdk import JobConfig as JobConfig
     from .api.sdk import JobResult as JobResult
+    from .api.sdk import RubricConfig as RubricConfig
     from .api.sdk import RunResult as RunResult
     from .api.sdk import SandboxExecResult as SandboxExecResult
     from .api.sdk import Trial as Trial
@@ -81,13 +86,20 @@ if TYPE_CHECKING:
     from .tasks import Task as Task
     from .tasks import load_task as load_task
     from .verify import CodeExecRewardFunc as CodeExecRewardFunc
+    from .verify import Criterion as Criterion
     from .verify import CriterionScore as CriterionScore
+    from .verify import JudgeConfig as JudgeConfig
+    from .verify import JudgeRubric as JudgeRubric
     from .verify import LLMJudgeRewardFunc as LLMJudgeRewardFunc
     from .verify import RewardEvent as RewardEvent
     from .verify import RewardFunc as RewardFunc
     from .verify import Rubric as Rubric
+    from .verify import ScoringConfig as ScoringConfig
     from .verify import StringMatchRewardFunc as StringMatchRewardFunc
     from .verify import TestRewardFunc as TestRewardFunc
     from .verify import VerifyResult as VerifyResult
+    from .verify import load_rubric as load_rubric
+    from .verify import load_rubric_json as load_rubric_json
+    from .verify import load_rubric_toml as load_rubric_toml
 
 __getattr__, __dir__ = lazy_exports(__name__, __file__)

@@ -10,6 +10,7 @@ from pytest_benchflow.core.errors import BadType, InstallError
 from pytest_benchflow.jobs import Evaluation, EvaluationConfig, EvaluationResult
 from pytest_benchflow.rollout import Rollout, RolloutConfig, RolloutResult, make_config, run_rollout
 from pytest_benchflow.sandboxes import ExecResult
+from pytest_benchflow.verify import JudgeRubric
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout import PreAgentHook
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 #: What things were called in older releases.
 Trial, TrialConfig, RunResult = Rollout, RolloutConfig, RolloutResult
 Job, JobConfig, JobResult = Evaluation, EvaluationConfig, EvaluationResult
-AgentInstallError, SandboxExecResult = InstallError, ExecResult
+AgentInstallError, SandboxExecResult, RubricConfig = InstallError, ExecResult, JudgeRubric
 
 
 class SDK:

@@ -13,7 +13,6 @@ from .integrity import listed_findings as listed_findings
 from .judge import Judge as Judge
 from .judge import Judgement as Judgement
 from .judge_prompt import Background as Background
-from .judge_verifier import DEFAULT_MODEL as DEFAULT_MODEL
 from .judge_verifier import Evidence as Evidence
 from .judge_verifier import JudgeSetup as JudgeSetup
 from .judge_verifier import JudgeVerifier as JudgeVerifier
@@ -32,10 +31,15 @@ from .rubric import StringMatchRewardFunc as StringMatchRewardFunc
 from .rubric import TestRewardFunc as TestRewardFunc
 from .rubric import VerifyResult as VerifyResult
 from .rubric_file import load_rubric as load_rubric
+from .rubric_file import load_rubric_json as load_rubric_json
+from .rubric_file import load_rubric_toml as load_rubric_toml
 from .rubric_file import rubric_of as rubric_of
 from .rubric_file import rubric_schema as rubric_schema
+from .rubric_models import DEFAULT_MODEL as DEFAULT_MODEL
 from .rubric_models import Criterion as Criterion
+from .rubric_models import JudgeConfig as JudgeConfig
 from .rubric_models import JudgeRubric as JudgeRubric
+from .rubric_models import ScoringConfig as ScoringConfig
 from .submission import Work as Work
 from .verifier import OUTPUT as OUTPUT
 from .verifier import Verification as Verification

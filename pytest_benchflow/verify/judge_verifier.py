@@ -35,7 +35,7 @@ from pytest_benchflow.verify.reward_details import (
 )
 from pytest_benchflow.verify.rewards import REWARD_JSON
 from pytest_benchflow.verify.rubric_file import load_rubric
-from pytest_benchflow.verify.rubric_models import JudgeRubric
+from pytest_benchflow.verify.rubric_models import DEFAULT_MODEL, JudgeRubric
 from pytest_benchflow.verify.submission import Work
 from pytest_benchflow.verify.verifier import Verification
 
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from pytest_benchflow.tasks import TaskStep
 
 CALLS = "judge-calls.jsonl"
-DEFAULT_MODEL = "claude-sonnet-4-6"
 _COPY_TIMEOUT_SEC = 300.0
 _MAX_REFERENCE_CHARS = 200_000
 _WILD = frozenset("*?[")

@@ -45,9 +45,17 @@ _OF_CHOICES = {"criterion": {"text", "choices"}}
 
 def load_rubric(path: Path | str) -> JudgeRubric:
     """Return the rubric in a file, or raise TaskError with everything that is wrong with it."""
-    file = str(path)
-    text = read_text(file)
-    return _read(JsonSource(file, text) if file.endswith(".json") else TomlSource(file, text))
+    return load_rubric_json(path) if str(path).endswith(".json") else load_rubric_toml(path)
+
+
+def load_rubric_toml(path: Path | str) -> JudgeRubric:
+    """Return the rubric in a TOML file, whatever its name."""
+    return _read(TomlSource(str(path), read_text(str(path))))
+
+
+def load_rubric_json(path: Path | str) -> JudgeRubric:
+    """Return the rubric in a JSON file, whatever its name."""
+    return _read(JsonSource(str(path), read_text(str(path))))
 
 
 def rubric_of(criteria: Sequence[Mapping[str, object] | str]) -> JudgeRubric:

@@ -19,6 +19,8 @@ Aggregation = Literal["weighted_mean", "weighted_sum", "all_pass", "any_pass", "
 Mode = Literal["individual", "batched"]
 Guard = Literal["off", "flag", "penalize"]
 
+#: Who judges where neither task nor rubric say it.
+DEFAULT_MODEL = "claude-sonnet-4-6"
 _MAX_CRITERIA = 200
 
 
@@ -40,6 +42,26 @@ class Criterion:
     is_required: bool = True
     space: Space = "output"
 
+    @property
+    def id(self) -> str:
+        """The name, as BenchFlow calls it."""
+        return self.name
+
+    @property
+    def type(self) -> Kind:
+        """The kind, as rubrics call it."""
+        return self.kind
+
+    @property
+    def min(self) -> float:
+        """The lowest number."""
+        return self.low
+
+    @property
+    def max(self) -> float:
+        """The highest number."""
+        return self.high
+
     def value(self, raw: float) -> float:
         """Return the score of a verdict, which is a number within the criterion's range."""
         match self.kind:
@@ -53,6 +75,24 @@ class Criterion:
                 share = raw / (len(self.levels) - 1)
         share = min(max(share, 0.0), 1.0)
         return 1.0 - share if self.is_negated else share
+
+
+@dataclass(frozen=True, slots=True)
+class JudgeConfig:
+    """The `[judge]` of a rubric."""
+
+    model: str
+    mode: Mode
+    files: tuple[str, ...]
+    timeout: float
+
+
+@dataclass(frozen=True, slots=True)
+class ScoringConfig:
+    """The `[scoring]` of a rubric."""
+
+    aggregation: Aggregation
+    threshold: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +127,16 @@ class JudgeRubric:
     """The score at which a criterion passes, where that is all that counts."""
     mapped: tuple[str, ...] = ()
     """Keys of the dialect that are called otherwise here, and what they became."""
+
+    @property
+    def judge(self) -> JudgeConfig:
+        """What is said of the judge, with what holds where nothing is said."""
+        return JudgeConfig(self.model or DEFAULT_MODEL, self.mode, self.files, self.timeout_sec)
+
+    @property
+    def scoring(self) -> ScoringConfig:
+        """How criteria become a reward."""
+        return ScoringConfig(self.aggregation, self.threshold)
 
     def score(self, values: Mapping[str, float]) -> float:
         """Return the reward for the scores of all criteria."""

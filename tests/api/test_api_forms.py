@@ -21,20 +21,26 @@ from pytest_benchflow import (
     JobConfig,
     JobResult,
     RetryConfig,
+    RewardEvent,
     Role,
     Rollout,
     RolloutConfig,
     RolloutResult,
     RoundResult,
+    Rubric,
     RunResult,
     Scene,
+    TestRewardFunc,
     Trial,
     TrialConfig,
     Turn,
+    VerifyResult,
     collect_metrics,
     compile_scenes_to_steps,
     rollout_config_from_dict,
     rollout_config_from_yaml,
+    to_inspect_task,
+    to_ors_reward,
     trial_config_from_dict,
     trial_config_from_yaml,
 )
@@ -81,6 +87,30 @@ def test_names_of_older_releases_are_the_same_objects() -> None:
     assert (Job, JobConfig, JobResult) == (Evaluation, EvaluationConfig, EvaluationResult)
     assert trial_config_from_yaml is rollout_config_from_yaml
     assert trial_config_from_dict is rollout_config_from_dict
+
+
+def test_scenes_and_rewards_in_the_shapes_of_other_frameworks() -> None:
+    rubric = Rubric(reward_funcs=[TestRewardFunc()], weights=[1.0])
+    scene = Scene("pair", [Role("coder", "oracle")], [Turn("coder"), Turn("coder", "Again.")])
+    dataset = [{"input": "", "role": "coder"}, {"input": "Again.", "role": "coder"}]
+    assert to_inspect_task(scene) == {"name": "pair", "dataset": dataset}
+    scorer = {"type": "benchflow_rubric", "reward_funcs": 1, "weights": [1.0]}
+    assert to_inspect_task(scene, rubric=rubric) == {"name": "pair", "dataset": dataset, "scorer": scorer}
+    event = RewardEvent("dense", 0.5, "criterion:a", 0, "action", "step", ts="now")
+    record = to_ors_reward(VerifyResult(0.5, {"a": 0.5}, [event]))
+    assert (record["reward"], record["is_valid"]) == (0.5, True)
+    told = {"type": "dense", "reward": 0.5, "source": "criterion:a", "step": 0, "space": "action", "timestamp": "now"}
+    assert record["metadata"] == {
+        "items": {"a": 0.5},
+        "events": [{**told, "granularity": "step"}],
+        "error": None,
+        "space": "output",
+        "granularity": "terminal",
+    }
+    for result in (VerifyResult(None, error="a: boom"), VerifyResult(float("nan")), VerifyResult(2.0)):
+        record = to_ors_reward(result)
+        assert (record["reward"], record["is_valid"]) == (None, False)
+        assert record["metadata"]["error"]
 
 
 @pytest.mark.parametrize("name", pytest_benchflow.__all__)

@@ -9,6 +9,7 @@ import jsonschema
 import pytest
 import tomli
 
+from pytest_benchflow import JudgeConfig, RubricConfig, ScoringConfig, load_rubric_json, load_rubric_toml
 from pytest_benchflow.configfile import TaskError
 from pytest_benchflow.verify import Criterion, JudgeRubric, load_rubric, rubric_of, rubric_schema
 
@@ -230,6 +231,24 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path, text: str, words: 
 )
 def test_json_is_as_strict(tmp_path: Path, text: str, words: str) -> None:
     assert words in refusal(tmp_path, text, "rubric.json")
+
+
+def test_a_rubric_is_looked_at_as_benchflows_documentation_does(tmp_path: Path) -> None:
+    criteria = [{"id": "a", "match_criteria": "x"}, {"title": "b", "description": "y", "type": "numeric", "weight": 2}]
+    path = tmp_path / "rubric.json"
+    path.write_text(json.dumps({"title": "t", "criteria": criteria, "judge": {"files": ["x.md"]}}))
+    rubric = load_rubric(path)
+    assert isinstance(rubric, RubricConfig)
+    assert load_rubric_json(path) == rubric
+    assert [(c.id, c.type, c.weight, c.min, c.max) for c in rubric.criteria] == [
+        ("a", "binary", 1.0, 0.0, 100.0),
+        ("b", "numeric", 2.0, 0.0, 100.0),
+    ]
+    assert rubric.judge == JudgeConfig("claude-sonnet-4-6", "individual", ("x.md",), 120.0)
+    assert rubric.scoring == ScoringConfig("weighted_mean", 0.7)
+    toml = tmp_path / "rubric.txt"
+    toml.write_text('[[criterion]]\ndescription = "x"\n')
+    assert load_rubric_toml(toml) == load_rubric(toml)
 
 
 def test_the_published_schema_is_the_models_own() -> None:
