@@ -1,7 +1,7 @@
 """What a judge gets to see of an agent's work: files, a last message, a trajectory, each cut to size and made visible.
 
-Everything here is written by an agent that may want to deceive: links are not followed, binary files only named, and
-characters that nobody sees are shown as their numbers.
+Everything here is written by an agent that may want to deceive: links are not followed, files without text only named,
+and characters that nobody sees are shown as their numbers.
 """
 
 from __future__ import annotations
@@ -11,17 +11,22 @@ import json
 import os
 import re
 import stat
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO, NamedTuple
 
 from pytest_benchflow.core.text import one_line
 from pytest_benchflow.core.types import Event, Json
+from pytest_benchflow.verify.documents import UnreadableDocument, document_kind, document_text
 
 MAX_FILES = 200
 """Shown; of the others only the number is told."""
 _MAX_WALKED = 20_000
 _MAX_BYTES = 50 << 20
+_DOCUMENTS_SEC = 60.0
+"""For all documents of a submission together."""
 _LEAST_CHARS = 200
 _SNIFFED = 8192
 _EVENT_CHARS = 2_000
@@ -122,14 +127,19 @@ def _files(
     notes = [_no_match(pattern, walked) for pattern in patterns if not any(matches(name, pattern) for name in names)]
     if len(names) > MAX_FILES:
         notes.append(f"{len(names) - MAX_FILES} of {len(names)} files are not shown")
-    read = [(name, *_read(directory / name, max_file_chars)) for name in names[:MAX_FILES]]
-    readable = [(name, text, size, unseen) for name, text, size, unseen in read if text is not None]
-    opaque = [f"{_shown_name(name)} ({size} bytes)" for name, text, size, _ in read if text is None]
+    readable: list[tuple[str, _Content]] = []
+    opaque: list[str] = []
+    deadline = time.monotonic() + _DOCUMENTS_SEC
+    for name in names[:MAX_FILES]:
+        try:
+            readable.append((name, _read(directory / name, max_file_chars, deadline)))
+        except _NotText as file:
+            opaque.append(f"{_shown_name(name)} ({file})")
     if opaque:
         notes.append(f"not shown, since not text: {_listed(opaque)}")
-    share = _fair_share([len(text) for _, text, _, _ in readable], max_chars)
+    share = _fair_share([len(content.text) for _, content in readable], max_chars)
     pieces = []
-    for name, text, size, unseen in readable:
+    for name, (text, size, unseen) in readable:
         cut = _cut(text, min(share, max_file_chars))
         notes += _told(
             _shown_name(name), max(size, len(text)), len(cut), unseen, is_cut=cut != text or size > len(text)
@@ -183,20 +193,34 @@ def _no_match(pattern: str, names: Iterable[str]) -> str:
     return f"no file matches {pattern}{hint}"
 
 
-def _read(path: Path, max_chars: int) -> tuple[str | None, int, int]:
-    """Return the visible text of a file, None if it is no text, its size and how much of it nobody would see."""
+class _NotText(Exception):
+    """A file without text; the message says what it is instead."""
+
+
+class _Content(NamedTuple):
+    """The visible text of a file, how long it is in all, and how much of it nobody would see."""
+
+    text: str
+    size: int
+    unseen: int
+
+
+def _read(path: Path, max_chars: int, deadline: float) -> _Content:
+    """Return what a file holds: the beginning and the end of a large one, and the text of a document."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
-        return None, 0, 0
+    except OSError as error:
+        raise _NotText(error.strerror or "cannot be read") from None
     with open(handle, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         if size > _MAX_BYTES:
-            return None, size, 0
+            raise _NotText(f"{size} bytes")
         start = file.read(_SNIFFED)
+        if (kind := document_kind(path.name, start)) is not None:
+            return _document(file, kind, path.name, deadline - time.monotonic())
         encoding = _encoding(start)
         if encoding is None:
-            return None, size, 0
+            raise _NotText(f"{size} bytes")
         head = start + file.read(max_chars * 4)
         rest = b""
         if size > len(head):
@@ -206,9 +230,17 @@ def _read(path: Path, max_chars: int) -> tuple[str | None, int, int]:
     if rest:
         text += rest.decode(encoding, "replace")
     if text.count("\ufffd") > max(8, len(text) // 20):
-        return None, size, 0
+        raise _NotText(f"{size} bytes")
     shown, unseen = visible(text)
-    return shown, size, unseen
+    return _Content(shown, size, unseen)
+
+
+def _document(file: BinaryIO, kind: str, name: str, timeout_sec: float) -> _Content:
+    try:
+        shown, unseen = visible(document_text(file, kind, _shown_name(name), timeout_sec=timeout_sec))
+    except UnreadableDocument as error:
+        raise _NotText(str(error)) from None
+    return _Content(shown, len(shown), unseen)
 
 
 def _encoding(start: bytes) -> str | None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
+import zipfile
 from pathlib import Path
 
 import pytest
 
+from pytest_benchflow import JudgeEnvironmentError
 from pytest_benchflow.verify import Work
 from pytest_benchflow.verify.submission import Submission, matches, render_trajectory, visible
 
@@ -120,6 +123,86 @@ def test_links_and_special_files_are_passed_over(tmp_path: Path) -> None:
     os.mkfifo(inside / "pipe.txt")
     assert seen(inside).is_empty
     assert seen(inside, "link.txt").is_empty
+
+
+W = 'xmlns:w="w"'
+SHEET = '<sheet name="Data" r:id="r1"/><sheet name="Old" state="hidden" r:id="r2"/>'
+ROW = '<row><c r="A1" t="s"><v>1</v></c><c r="C1"><v>1.5</v></c></row><row><c r="A2"><f>SUM(C1)</f></c></row>'
+PDF = (
+    b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj\n"
+    b"3 0 obj<</Type/Page/Parent 2 0 R/Contents 4 0 R/Resources<</Font<</F 5 0 R>>>>/MediaBox[0 0 9 9]>>endobj\n"
+    b"4 0 obj<</Length 36>>stream\nBT /F 9 Tf 1 1 Td (Hello PDF) Tj ET  \nendstream endobj\n"
+    b"5 0 obj<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>endobj\ntrailer<</Root 1 0 R>>\nstartxref\n0\n%%EOF\n"
+)
+DOCUMENTS = {
+    "a.docx": {
+        "word/document.xml": f"<w:document {W}><w:p><w:pPr><w:tabs><w:tab/></w:tabs></w:pPr>"
+        "<w:r><w:t>Sales &lt; 4</w:t><w:tab/><w:t>%</w:t></w:r><w:r><w:delText>gone</w:delText></w:r></w:p>"
+        "<w:tbl><w:tr><w:tc><w:p><w:r><w:t>a</w:t></w:r></w:p></w:tc></w:tr></w:tbl></w:document>",
+        "word/footnotes.xml": f"<w:footnotes {W}><w:p><w:r><w:t>A\u200bnote</w:t></w:r></w:p></w:footnotes>",
+    },
+    "b.xlsx": {
+        "xl/workbook.xml": f'<workbook xmlns:r="r"><sheets>{SHEET}</sheets></workbook>',
+        "xl/_rels/workbook.xml.rels": '<r><Relationship Id="r1" Target="worksheets/sheet1.xml"/></r>',
+        "xl/sharedStrings.xml": "<sst><si><t>no</t></si><si><r><t>na</t></r><r><t>me</t></r></si></sst>",
+        "xl/worksheets/sheet1.xml": f"<worksheet><sheetData>{ROW}</sheetData></worksheet>",
+    },
+    "c.pptx": {
+        f"ppt/slides/slide{n}.xml": f'<s xmlns:a="a"><a:p><a:r><a:t>Title {n}</a:t></a:r></a:p></s>' for n in (10, 2)
+    },
+    "x.docx": {"word/document.xml": "<p><r><t>half"},
+    "y.docx": {
+        "word/document.xml": '<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/hostname">]><d><p><r><t>&a;</t></r></p></d>'
+    },
+    "z.docx": {"word/document.xml": "<d><p/></d>"},
+}
+
+
+def test_documents_are_shown_as_text(tmp_path: Path) -> None:
+    for name, parts in DOCUMENTS.items():
+        with zipfile.ZipFile(tmp_path / name, "w") as file:
+            for part, text in parts.items():
+                file.writestr(part, text)
+    (tmp_path / "d.pdf").write_bytes(PDF)
+    (tmp_path / "e.pdf").write_text("It is text.")
+    (tmp_path / "v.pdf").write_bytes(b"%PDF-1.4")
+    submission = seen(tmp_path)
+    assert {piece.name: piece.text for piece in submission.pieces} == {
+        "a.docx": "Sales < 4\t%\na \t\nA\\u{200B}note\n",
+        "b.xlsx": "[sheet Data]\nname\t\t1.5\n=SUM(C1)\n[sheet Old (hidden)]\n",
+        "c.pptx": "[slide 2]\nTitle 2\n[slide 10]\nTitle 10\n",
+        "d.pdf": "[page 1]\nHello PDF\n",
+        "e.pdf": "It is text.",
+    }
+    (opaque, hidden) = sorted(submission.notes, key=len, reverse=True)
+    assert hidden.startswith("a.docx has 1 characters that cannot be seen")
+    assert re.fullmatch(
+        r"not shown, since not text: v\.pdf \(.+\), x\.docx \(no element found: .*\), "
+        r"y\.docx \(undefined entity.*\), z\.docx \(it has no text\)",
+        opaque,
+    )
+
+
+def test_a_document_that_is_a_bomb_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with (
+        zipfile.ZipFile(tmp_path / "a.docx", "w", zipfile.ZIP_DEFLATED) as file,
+        file.open("word/document.xml", "w") as part,
+    ):
+        part.write(b"<d>" + b"<p/>" * 5_000_000)
+    (tmp_path / "b.docx").write_bytes((tmp_path / "a.docx").read_bytes())
+    monkeypatch.setattr("pytest_benchflow.verify.submission._DOCUMENTS_SEC", 0.5)
+    (note,) = seen(tmp_path).notes
+    assert note == (
+        "not shown, since not text: a.docx (it takes too long to read), "
+        "b.docx (the documents before it took too long to read)"
+    )
+
+
+def test_without_the_package_for_pdfs_there_is_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "d.pdf").write_bytes(PDF)
+    monkeypatch.setattr("pytest_benchflow.verify.documents.find_spec", lambda name: None)
+    with pytest.raises(JudgeEnvironmentError, match=r"d\.pdf cannot be shown to the judge, .* pypdf is not installed"):
+        seen(tmp_path)
 
 
 @pytest.mark.parametrize(
