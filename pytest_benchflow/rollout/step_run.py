@@ -105,7 +105,8 @@ class StepRun:
     @property
     def network(self) -> Network:
         """What the sandbox can reach now: at first what its environment says."""
-        return self._network or self.task.config.environment.network
+        # One that reaches nothing is false.
+        return self.task.config.environment.network if self._network is None else self._network
 
     async def set_network(self, network: Network) -> None:
         """Let the sandbox reach what a phase may, if it can do that; tasks that need it are refused if it cannot."""

@@ -38,6 +38,19 @@ hello from one.example" ] && [ ! -s /app/two ] && [ ! -s /app/three ] && [ ! -s 
 echo $((1 - $?)) >/logs/verifier/reward.txt
 """
 
+CLOSED_AGENT = """
+[environment]
+network_mode = "denylist"
+blocked_hosts = ["two.example"]
+[agent]
+network_mode = "no-network"
+"""
+TRY = "curl -sf http://one.example/ >/app/one || echo closed >/app/status"
+REOPENED = """
+[ -s /app/status ] && [ ! -s /app/one ] && [ "$(curl -sf http://one.example/)" = "hello from one.example" ]
+echo $((1 - $?)) >/logs/verifier/reward.txt
+"""
+
 
 @pytest.mark.parametrize("sandbox", ["local", pytest.param("docker", marks=pytest.mark.docker)])
 def test_neighbours_and_phases(new_project: Callable[..., Project], sandbox: str) -> None:
@@ -45,17 +58,18 @@ def test_neighbours_and_phases(new_project: Callable[..., Project], sandbox: str
     for name in ("one", "two"):
         project.task(f"tasks/{name}", solve=SERVE, test=ASK)
     project.task("tasks/phases", solve=REACH, test=COMPARE, toml=PHASES)
+    project.task("tasks/reopened", solve=TRY, test=REOPENED, toml=CLOSED_AGENT)
     with outside_of_a_run() as world:
         env = {"http_proxy": world.url, "https_proxy": world.url, "no_proxy": ""}
         env |= {} if sandbox == "local" else {"DOCKER_HOST": os.environ.get("DOCKER_HOST", "")}
-        options = ("--bf-selftest", "--bf-concurrency=6", f"--bf-sandbox={sandbox}", "--bf-json=report.json")
+        options = ("--bf-selftest", "--bf-concurrency=8", f"--bf-sandbox={sandbox}", "--bf-json=report.json")
         done = project.run("tasks", *options, env=env)
     assert done.ret == 0
     report = json.loads((project.root / "report.json").read_text())
     results = {entry["id"]: entry["result"] for entry in report["rollouts"]}
     assert {id: result["reward"] for id, result in results.items()} == {
         f"tasks/{task}/task.toml::{agent}": reward
-        for task in ("one", "phases", "two")
+        for task in ("one", "phases", "reopened", "two")
         for agent, reward in (("nop", 0.0), ("oracle", 1.0))
     }
     notes = results["tasks/phases/task.toml::oracle"]["notes"]
