@@ -302,10 +302,22 @@ async def test_the_systems_own_python_takes_packages_where_the_image_would(
 @pytest.mark.skipif(not shutil.which("npm", path="/usr/bin:/usr/local/bin"), reason="needs Node.js of the system")
 async def test_node_keeps_global_packages_where_its_images_do(start: StartSandbox, environment: Write) -> None:
     sandbox = await start(environment_dir=environment("FROM node:20-slim\n"))
+    assert "(node)" in await output(sandbox, "id node")
+    if toolchains._yarn("/usr/bin"):
+        assert await output(sandbox, "command -v yarn") == "/usr/local/bin/yarn\n"
     seen = (await output(sandbox, "command -v node npm npx; npm root -g; echo $NODE_VERSION; node --version")).split()
     *paths, version, given = seen
     assert paths == ["/usr/local/bin/node", "/usr/local/bin/npm", "/usr/local/bin/npx", "/usr/local/lib/node_modules"]
     assert given == f"v{version}"
+
+
+@needs_users
+async def test_the_user_of_an_image_is_there(start: StartSandbox, environment: Write) -> None:
+    text = "FROM ubuntu:24.04\nVOLUME /data $HOME/more\nRUN chown ubuntu:ubuntu /data\nUSER ubuntu\nRUN touch /data/x\n"
+    sandbox = await start(environment_dir=environment(text))
+    assert await output(sandbox, "id -un; echo ~; stat -c %U:%G /data/x; ls -d /more") == (
+        "ubuntu\n/home/ubuntu\nubuntu:ubuntu\n/more\n"
+    )
 
 
 async def test_an_image_can_be_copied_from_without_a_stage(start: StartSandbox, environment: Write) -> None:
@@ -317,7 +329,11 @@ async def test_an_image_can_be_copied_from_without_a_stage(start: StartSandbox, 
 
 @pytest.mark.parametrize(
     ("image", "place"),
-    [("images.example/astral-sh/uv", "/uv"), ("astral-sh/uv:python3.12-bookworm", "/usr/local/bin/uv")],
+    [
+        ("images.example/astral-sh/uv", "/uv"),
+        ("astral/uv", "/uv"),
+        ("astral-sh/uv:python3.12-bookworm", "/usr/local/bin/uv"),
+    ],
 )
 def test_uv_of_the_host_is_taken_where_no_version_is_asked_for(home: Path, image: str, place: str) -> None:
     host = {**environ(home), "PATH": str(home / "bin")}

@@ -28,7 +28,7 @@ class ImageConfig:
     user: str | None = None
     shell: tuple[str, ...] = DEFAULT_SHELL
     dirs: tuple[str, ...] = ()
-    """Every WORKDIR since the last step: they exist from then on."""
+    """Every WORKDIR and VOLUME since the last step: they exist from then on."""
     entrypoint: tuple[str, ...] = ()
 
 
@@ -232,6 +232,11 @@ class _Expander:
 _Stage = tuple[tuple[BuildStep, ...], ImageConfig, System]
 #: What Docker calls the machine that a kernel names like this.
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+#: The number of the image's user may be that of a user of the host.
+_MAKE_USER = """id -u {user} >/dev/null 2>&1 && exit 0
+make='useradd --create-home --user-group --shell /bin/bash {user}'
+$make --uid 1000 2>/dev/null || $make
+"""
 _COPY_FLAGS = frozenset({"chown", "chmod", "from", "link"})
 
 
@@ -309,6 +314,10 @@ class _Planner:
                 if item.words is None:
                     raise self._file.error(item.line, 'SHELL takes a list, for example SHELL ["/bin/bash", "-c"]')
                 self._image = replace(self._image, shell=item.words)
+            case "VOLUME":
+                words = item.words or split_words(item.text, self._file.escape)
+                places = tuple(self._absolute(self._expand(word)) for word in words)
+                self._image = replace(self._image, dirs=(*self._image.dirs, *places))
             case "ENTRYPOINT":
                 self._image = replace(self._image, entrypoint=self._entrypoint(item))
             case "RUN":
@@ -357,11 +366,22 @@ class _Planner:
             env["PATH"] = ":".join([*stand_in.path, self._base["PATH"]])
         config = ImageConfig(env=env)
         steps: list[BuildStep] = [ToolStep(line, keyword + image, files, config) for files in stand_in.files]
-        if stand_in.script:
-            steps.append(RunStep(line, keyword + image, (*DEFAULT_SHELL, stand_in.script), config, {}))
+        scripts = [stand_in.script, self._user_script(stand_in)]
+        steps += [RunStep(line, keyword + image, (*DEFAULT_SHELL, script), config, {}) for script in scripts if script]
         if stand_in.workdir:
             config = replace(config, workdir=stand_in.workdir, dirs=(stand_in.workdir,))
         return tuple(steps), config, stand_in.system
+
+    def _user_script(self, stand_in: StandIn) -> str | None:
+        """Return what makes the image's user; one that nobody names is spared where nothing else has to be built."""
+        user = stand_in.user
+        if user is None:
+            return None
+        name = re.compile(rf"(?<![\w-]){user}(?![\w-])")
+        others = (item.text for item in self._file.instructions if item.keyword != "FROM")
+        if not stand_in.files and not any(name.search(text) for text in others):
+            return None
+        return _MAKE_USER.format(user=user)
 
     def _entrypoint(self, item: Instruction) -> tuple[str, ...]:
         if item.text.replace(" ", "") == "[]":

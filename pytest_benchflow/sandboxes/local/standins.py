@@ -53,6 +53,8 @@ class StandIn:
     script: str | None = None
     """What is run after the files are there."""
     system: System = System()
+    user: str | None = None
+    """The ordinary user that the image has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +104,12 @@ _CODENAMES = {
 }
 #: The first releases whose own Python refuses pip outside of environments.
 _EXTERNALLY_MANAGED = {"debian": 12.0, "ubuntu": 23.04}
+#: Images of Ubuntu have a user of that name since this release.
+_UBUNTU_USER = 23.04
 _EXTERNALLY_MANAGED_FILES = "/usr/lib/python3*/EXTERNALLY-MANAGED"
 _TERMINAL_BENCH = re.compile(r"laude-institute/t-bench/(ubuntu|python)-(\d+)-(\d+)")
-UV_IMAGE = "astral-sh/uv"
+#: How the same image is called in two registries.
+_UV_IMAGES = ("astral-sh/uv", "astral/uv")
 
 
 def find_stand_in(reference: str, environ: Mapping[str, str]) -> StandIn:
@@ -115,7 +120,7 @@ def find_stand_in(reference: str, environ: Mapping[str, str]) -> StandIn:
         image = Image(image.text, match[1], tag)
     if image.name in _MANAGERS:
         return _stand_in_system(image)
-    if image.name == UV_IMAGE:
+    if image.name in _UV_IMAGES:
         return _stand_in_uv(image, environ)
     if image.name not in _LANGUAGES:
         raise StandInError(
@@ -174,7 +179,13 @@ def host_title() -> str:
 
 def _stand_in_system(image: Image) -> StandIn:
     system = system_of(image)
-    return StandIn(f"{image.text} is {host_title()}, the host's own system", _open_python(system), system=system)
+    has_user = image.name == "ubuntu" and (not system.release or float(system.release) >= _UBUNTU_USER)
+    return StandIn(
+        f"{image.text} is {host_title()}, the host's own system",
+        _open_python(system),
+        system=system,
+        user="ubuntu" if has_user else None,
+    )
 
 
 def system_of(image: Image) -> System:
@@ -217,6 +228,7 @@ class Language:
     workdir: str | None = None
     version: Callable[[str], str] = str
     """The part of a tag that holds the version asked for."""
+    user: str | None = None
 
 
 def _asked(language: Language, image: Image) -> Version:
@@ -249,6 +261,7 @@ def _stand_in_language(image: Image, language: Language, tool: Toolchain | None)
         language.workdir,
         tool.script,
         system,
+        language.user,
     )
 
 
@@ -308,14 +321,21 @@ def _java_of_build_tool(tag: str) -> str:
 _BUNDLE = "/usr/local/bundle"
 _LANGUAGES: Mapping[str, Language] = {
     "python": Language("Python", "python3", _python),
-    "node": Language("Node.js", "node", _node),
+    "node": Language("Node.js", "node", _node, user="node"),
     "golang": Language("Go", "go", _go, refuses_older=True, workdir="/go"),
     "rust": Language("Rust", "rustc", _rust, refuses_older=True),
     "eclipse-temurin": Language("Java", "java", _java("/opt/java/openjdk"), refuses_older=True),
     "openjdk": Language("Java", "java", _java("/usr/local/openjdk"), refuses_older=True),
     "amazoncorretto": Language("Java", "java", _java("/usr/lib/jvm/java-amazon-corretto"), refuses_older=True),
     "maven": Language("Java", "mvn", _java("/opt/java/openjdk"), refuses_older=True, version=_java_of_build_tool),
-    "gradle": Language("Java", "gradle", _java("/opt/java/openjdk"), refuses_older=True, version=_java_of_build_tool),
+    "gradle": Language(
+        "Java",
+        "gradle",
+        _java("/opt/java/openjdk"),
+        refuses_older=True,
+        version=_java_of_build_tool,
+        user="gradle",
+    ),
     "gcc": Language("GCC", "gcc", _program("g++", "-dumpfullversion")),
     "ruby": Language(
         "Ruby",
@@ -332,8 +352,8 @@ _LANGUAGES: Mapping[str, Language] = {
     "elixir": Language("Elixir", "elixir", _program("elixir")),
     "haskell": Language("GHC", "ghc", _program("ghc")),
     "swift": Language("Swift", "swift", _program("swift"), refuses_older=True),
-    "denoland/deno": Language("Deno", "deno", _program("deno")),
-    "oven/bun": Language("Bun", "bun", _program("bun")),
+    "denoland/deno": Language("Deno", "deno", _program("deno"), user="deno"),
+    "oven/bun": Language("Bun", "bun", _program("bun"), user="bun"),
     "continuumio/miniconda3": Language("conda", "conda", _program("conda"), version=lambda tag: ""),
     "dotnet/sdk": Language(".NET", "dotnet", _program("dotnet"), refuses_older=True),
 }

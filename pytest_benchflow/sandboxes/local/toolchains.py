@@ -252,6 +252,8 @@ def find_node(asked: Version, environ: Mapping[str, str]) -> Toolchain | None:
     env = {"NODE_VERSION": text}
     if is_visible(home):
         links = [(f"{_PREFIX}/bin/{name}", f"{home}/{name}") for name in names if home != f"{_PREFIX}/bin"]
+        if yarn := _yarn(home):
+            links.append((f"{_PREFIX}/bin/yarn", yarn))
         # Where images have it, whatever the place of the program says.
         env["NPM_CONFIG_PREFIX"] = _PREFIX
         return Toolchain(best, ToolFiles(links=tuple(links)), env, lacks=lacks)
@@ -264,7 +266,15 @@ def find_node(asked: Version, environ: Mapping[str, str]) -> Toolchain | None:
         for name in names
         if name != "node" and os.path.islink(f"{home}/{name}")
     ]
+    if yarn := _yarn(home):
+        links.append((f"{_PREFIX}/bin/yarn", f"{_PREFIX}/{os.path.relpath(yarn, os.path.realpath(prefix))}"))
     return Toolchain(best, ToolFiles(tuple(trees), tuple(links)), env, lacks=lacks)
+
+
+def _yarn(home: str) -> str | None:
+    """Return the program of corepack that fetches yarn, which images have beside npm, when it is first run."""
+    program = os.path.join(os.path.dirname(os.path.realpath(f"{home}/corepack")), "yarn.js")
+    return program if os.path.isfile(program) else None
 
 
 def _node_version(program: str) -> Version:
