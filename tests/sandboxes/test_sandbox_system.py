@@ -30,6 +30,17 @@ async def test_root_has_the_files_that_shells_read(sandbox: Sandbox) -> None:
     assert {".bashrc", ".profile", "in"} <= set(seen.split())
 
 
+async def test_people_of_the_host_are_nobody_here(sandbox: Sandbox) -> None:
+    numbers = (await output(sandbox, "cut -d: -f3 /etc/passwd /etc/group")).split()
+    assert [number for number in numbers if 1000 <= int(number) != 65534] == []
+    names = (await output(sandbox, "cut -d: -f4 /etc/group | tr ',' '\n' | sort -u; cut -d: -f1 /etc/shadow")).split()
+    known = (await output(sandbox, "cut -d: -f1 /etc/passwd")).split()
+    assert set(names) == set(known)
+    # What Dockerfiles do to have a user with the number of most people.
+    made = "useradd --create-home --uid 1000 --user-group someone && id -u someone && id -g someone"
+    assert (await output(sandbox, made)).split() == ["1000", "1000"]
+
+
 async def test_directories_of_the_hosts_packages_are_there_without_their_content(sandbox: Sandbox) -> None:
     theirs = [path for path in sorted(Path("/var/lib").iterdir()) if path.is_dir() and not path.is_symlink()]
     for path in theirs:

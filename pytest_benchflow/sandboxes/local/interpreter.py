@@ -232,11 +232,7 @@ class _Expander:
 _Stage = tuple[tuple[BuildStep, ...], ImageConfig, System]
 #: What Docker calls the machine that a kernel names like this.
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-#: The number of the image's user may be that of a user of the host.
-_MAKE_USER = """id -u {user} >/dev/null 2>&1 && exit 0
-make='useradd --create-home --user-group --shell /bin/bash {user}'
-$make --uid 1000 2>/dev/null || $make
-"""
+_MAKE_USER = "useradd --create-home --user-group --shell /bin/bash --uid 1000 {user}"
 _COPY_FLAGS = frozenset({"chown", "chmod", "from", "link"})
 
 

@@ -18,6 +18,8 @@ from .wire import Message
 #: Character device 0:0 in an overlay's lower layer hides the name in the layers below it.
 WHITEOUT = os.makedev(0, 0)
 _OWN_FILES = "/etc/dpkg/sandbox-own-files"
+#: The numbers of people, whose accounts would take those that Dockerfiles give to users of their own.
+_FIRST_PERSON, _NOBODY = 1000, 65534
 #: What a dpkg has not finished: as long as the host's is at work, apt would refuse to do anything here.
 _JOURNAL = "/var/lib/dpkg/updates"
 #: Where only root exists, apt cannot download as a user of its own, nor can man-db index pages as its.
@@ -74,16 +76,20 @@ def make_mask(area: Area, top: str, config: Message) -> str | None:
 
 
 def _write_own_files(top: str, hostname: str, name_server: str | None) -> None:
-    # Login tools need shadow files: everyone gets an entry that no password opens.
-    accounts = "".join(f"{name}:*:1:0:99999:7:::\n" for name in _names("/etc/passwd"))
-    groups = "".join(f"{name}:*::\n" for name in _names("/etc/group"))
+    users, groups = _system_entries("/etc/passwd", 7), _system_entries("/etc/group", 4)
+    names = {row[0] for row in users}
+    for row in groups:
+        row[3] = ",".join(name for name in row[3].split(",") if name in names)
     files = {
+        "passwd": (_table(users), 0o644),
+        "group": (_table(groups), 0o644),
         "hostname": (f"{hostname}\n", 0o644),
         "hosts": (f"{_text('/etc/hosts').rstrip()}\n127.0.0.1 {hostname}\n", 0o644),
         # Often a link into /run, which the sandbox does not see.
         "resolv.conf": (_name_servers(name_server), 0o644),
-        "shadow": (accounts, 0o640),
-        "gshadow": (groups, 0o640),
+        # Login tools need shadow files: everyone gets an entry that no password opens.
+        "shadow": ("".join(f"{row[0]}:*:1:0:99999:7:::\n" for row in users), 0o640),
+        "gshadow": ("".join(f"{row[0]}:*::\n" for row in groups), 0o640),
     }
     for name, (text, mode) in files.items():
         _write(f"{top}/{name}", text, mode)
@@ -104,8 +110,18 @@ def _write(path: str, text: str, mode: int) -> None:
         file.write(text)
 
 
-def _names(path: str) -> list[str]:
-    return [line.split(":", 1)[0] for line in _text(path).splitlines() if ":" in line]
+def _system_entries(path: str, width: int) -> list[list[str]]:
+    """Return the entries of users or groups that an image has too: those of people and services of the host are not."""
+    rows = [line.split(":") for line in _text(path).splitlines()]
+    return [row for row in rows if len(row) == width and row[2].isdigit() and _is_of_system(int(row[2]))]
+
+
+def _is_of_system(number: int) -> bool:
+    return number < _FIRST_PERSON or number == _NOBODY
+
+
+def _table(rows: list[list[str]]) -> str:
+    return "".join(f"{':'.join(row)}\n" for row in rows)
 
 
 def _text(path: str) -> str:
