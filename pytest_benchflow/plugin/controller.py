@@ -70,6 +70,13 @@ def say_header(run: BenchSession, n_items: int) -> None:
             reporter.write_line(line)
 
 
+def note_lines(notes: Sequence[str]) -> list[str]:
+    """Return the lines of the summary for what is to be known of the rollouts, the first ones in full."""
+    lines = [f"note: {note}" for note in notes[:_SHOWN_NOTES]]
+    n_more = len(notes) - len(lines)
+    return [*lines, f"note: {n_more} more in the result.json of the rollouts"] if n_more else lines
+
+
 def _timeout_notes(config: pytest.Config) -> list[str]:
     """Say that the limit of pytest-timeout, if there is one, is not for rollouts: it would count their wait too."""
     if not config.pluginmanager.hasplugin("timeout"):
@@ -82,7 +89,7 @@ def _timeout_notes(config: pytest.Config) -> list[str]:
     return [f"the timeout of {limit:g} s is not for rollouts, which have their tasks' limits; {advice}"]
 
 
-_SHOWN_NOTES = 5
+_SHOWN_NOTES = 10
 #: What one xdist worker takes before its first rollout, by benchmarks/README.md; a few of them are no cause for advice.
 _WORKER_SEC, _WORKER_MB = 0.6, 40
 _WORKERS_PER_CORE = 4
@@ -272,7 +279,7 @@ class Controller:
             }
         )
         self._lines = summary_lines(report.summary) if report.summary else []
-        self._notes += [f"note: {note}" for note in results.notes()[:_SHOWN_NOTES]]
+        self._notes += note_lines(results.notes())
         if job is not None:
             self._notes.append(f"results: {run.shown(job)}")
         run.durations.learn(entry.result for entry in report.rollouts)

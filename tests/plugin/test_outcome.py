@@ -8,6 +8,7 @@ import pytest
 
 from pytest_benchflow.agents import AgentOutcome
 from pytest_benchflow.core.errors import Category
+from pytest_benchflow.plugin.controller import note_lines
 from pytest_benchflow.plugin.outcome import judge
 from pytest_benchflow.rollout import ErrorInfo, RolloutResult
 from pytest_benchflow.rollout.result import CheckSummary
@@ -105,3 +106,9 @@ def test_only_errors_of_verifier_reward_and_judge_are_verifier_errors() -> None:
 
     said = {category for category in Category if error_of(category) is not None}
     assert said == {Category.VERIFIER, Category.REWARD, Category.JUDGE}
+
+
+def test_notes_that_are_not_shown_are_counted() -> None:
+    notes = [f"note {number}" for number in range(12)]
+    assert note_lines(notes[:10]) == [f"note: {note}" for note in notes[:10]]
+    assert note_lines(notes)[9:] == ["note: note 9", "note: 2 more in the result.json of the rollouts"]
