@@ -169,6 +169,8 @@ def test_other_languages_are_found_where_their_tools_put_them(home: Path) -> Non
     put(home / ".rustup/toolchains/stable/bin/cargo")
     put(home / ".nvm/versions/node/v91.0.0/bin/node", "#!/bin/sh\necho v91.0.0\n")
     put(home / ".nvm/versions/node/v91.0.0/bin/npm")
+    put(home / ".nvm/versions/node/v91.0.0/lib/node_modules/corepack/dist/yarn.js")
+    (home / ".nvm/versions/node/v91.0.0/bin/corepack").symlink_to("../lib/node_modules/corepack/dist/corepack.js")
     put(home / "jdk/bin/javac")
     put(home / "jdk/bin/java")
     put(home / "jdk/release", 'JAVA_VERSION="91.0.1"\n')
@@ -183,6 +185,9 @@ def test_other_languages_are_found_where_their_tools_put_them(home: Path) -> Non
         stand_in = find_stand_in(image, {**variables, "PATH": str(home / "jdk/bin")})
         assert stand_in.note == note
         assert directory is None or directory in stand_in.path
+    (yarn,) = [text for files in find_stand_in("node:91", variables).files for text in files.texts]
+    assert yarn[0] == "/usr/local/bin/yarn"
+    assert "exec node /usr/local/lib/node_modules/corepack/dist/yarn.js " in yarn[1]
 
 
 @pytest.mark.parametrize(
@@ -303,7 +308,7 @@ async def test_the_systems_own_python_takes_packages_where_the_image_would(
 async def test_node_keeps_global_packages_where_its_images_do(start: StartSandbox, environment: Write) -> None:
     sandbox = await start(environment_dir=environment("FROM node:20-slim\n"))
     assert "(node)" in await output(sandbox, "id node")
-    if toolchains._yarn("/usr/bin"):
+    if toolchains._yarn("/usr/bin", ""):
         assert await output(sandbox, "command -v yarn") == "/usr/local/bin/yarn\n"
     seen = (await output(sandbox, "command -v node npm npx; npm root -g; echo $NODE_VERSION; node --version")).split()
     *paths, version, given = seen

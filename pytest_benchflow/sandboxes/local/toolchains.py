@@ -252,11 +252,9 @@ def find_node(asked: Version, environ: Mapping[str, str]) -> Toolchain | None:
     env = {"NODE_VERSION": text}
     if is_visible(home):
         links = [(f"{_PREFIX}/bin/{name}", f"{home}/{name}") for name in names if home != f"{_PREFIX}/bin"]
-        if yarn := _yarn(home):
-            links.append((f"{_PREFIX}/bin/yarn", yarn))
         # Where images have it, whatever the place of the program says.
         env["NPM_CONFIG_PREFIX"] = _PREFIX
-        return Toolchain(best, ToolFiles(links=tuple(links)), env, lacks=lacks)
+        return Toolchain(best, ToolFiles(links=tuple(links), texts=_yarn(home, "")), env, lacks=lacks)
     prefix = os.path.dirname(home)
     trees = [Tree(os.path.realpath(f"{home}/node"), f"{_PREFIX}/bin/node")]
     parts = ("lib/node_modules/npm", "lib/node_modules/corepack", "include/node")
@@ -266,15 +264,26 @@ def find_node(asked: Version, environ: Mapping[str, str]) -> Toolchain | None:
         for name in names
         if name != "node" and os.path.islink(f"{home}/{name}")
     ]
-    if yarn := _yarn(home):
-        links.append((f"{_PREFIX}/bin/yarn", f"{_PREFIX}/{os.path.relpath(yarn, os.path.realpath(prefix))}"))
-    return Toolchain(best, ToolFiles(tuple(trees), tuple(links)), env, lacks=lacks)
+    return Toolchain(best, ToolFiles(tuple(trees), tuple(links), texts=_yarn(home, prefix)), env, lacks=lacks)
 
 
-def _yarn(home: str) -> str | None:
-    """Return the program of corepack that fetches yarn, which images have beside npm, when it is first run."""
+_YARN = """#!/bin/sh
+export COREPACK_DEFAULT_TO_LATEST=0 COREPACK_ENABLE_DOWNLOAD_PROMPT=0
+exec node {program} "$@"
+"""
+
+
+def _yarn(home: str, moved: str) -> tuple[tuple[str, str, int], ...]:
+    """Return yarn, which images have beside npm: corepack fetches the release that it knows when it is first run.
+
+    `moved` is a directory that is to be in /usr/local, "" if corepack stays where it is.
+    """
     program = os.path.join(os.path.dirname(os.path.realpath(f"{home}/corepack")), "yarn.js")
-    return program if os.path.isfile(program) else None
+    if not os.path.isfile(program):
+        return ()
+    if moved:
+        program = f"{_PREFIX}/{os.path.relpath(program, os.path.realpath(moved))}"
+    return ((f"{_PREFIX}/bin/yarn", _YARN.format(program=program), 0o755),)
 
 
 def _node_version(program: str) -> Version:
