@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 AGENT, ROOT = "agent", "root"
@@ -62,8 +62,8 @@ class Attack:
     """Programs that the image or this host has to have: node, cc."""
     finding: str | None = None
     """The kind of integrity finding that tells of it."""
-    control: str | None = None
-    """Why no control can show that it works without the defence; None if one can."""
+    control: str | Mapping[str, str] | None = None
+    """Why no control can show that it works without the defence, if none can, in each sandbox or in those that it names."""
     sandboxes: Sequence[str] = ("local", "docker")
     rounds: int = 1
     """With more than one, the verifier runs between them."""
@@ -71,6 +71,10 @@ class Attack:
     """Whether its control has the hidden tests in the sandbox from the start."""
     files: dict[str, str] = field(default_factory=dict)
     """Further files of the task."""
+
+    def has_control(self, sandbox: str) -> bool:
+        """Return whether it works in a sandbox where nothing is done against it."""
+        return self.control is None if isinstance(self.control, str | None) else sandbox not in self.control
 
 
 ATTACKS: list[Attack] = []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from attack import AGENT, PASS_ALL, ROOT, attack, write
 
 # Reading what is hidden, before the verifier comes.
@@ -173,7 +175,9 @@ FORGE = (
 _ENDS = "what a session has started ends with it, whatever is switched off"
 
 
-def _process(name: str, why: str, script: str, *, control: str | None = _ENDS, **more: object) -> None:
+def _process(
+    name: str, why: str, script: str, *, control: str | Mapping[str, str] | None = _ENDS, **more: object
+) -> None:
     attack(name, "processes", why, script, **{"verifier": "slow", "control": control, **more})
 
 
@@ -327,6 +331,7 @@ _process(
     _FORGER
     + "chmod 0777 /logs/verifier; setsid python3 -c \"import os; os.setuid(4711); os.execvp('bash', ['bash', '/tmp/forge.sh'])\" >/dev/null 2>&1 &",
     users=(ROOT,),
+    control={"local": _ENDS},
 )
 _process(
     "in-namespaces-of-its-own",

@@ -273,7 +273,7 @@ attack(
     users=(ROOT,),
     verifier="script",
 )
-_DEBIANS_OWN = "Debian's Python has a module of this name that comes first"
+_DEBIANS_OWN = {"docker": "the Python of the image has a module of this name that comes first"}
 attack(
     "sitecustomize-of-the-system",
     "python-path",

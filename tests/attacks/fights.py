@@ -56,7 +56,7 @@ def fights(sandbox: str) -> Iterator[Fight]:
 def controls(sandbox: str) -> Iterator[Fight]:
     """Yield the same attacks with all hardening off, as far as that alone is what stops them."""
     for attack in _here(sandbox):
-        if attack.control is None and (IS_FULL or attack.name in CHOSEN_CONTROLS):
+        if attack.has_control(sandbox) and (IS_FULL or attack.name in CHOSEN_CONTROLS):
             user = AGENT if AGENT in attack.users else attack.users[0]
             yield Fight(attack, user, sandbox, defended=False)
 
