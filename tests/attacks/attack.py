@@ -63,7 +63,7 @@ class Attack:
     finding: str | None = None
     """The kind of integrity finding that tells of it."""
     control: str | Mapping[str, str] | None = None
-    """Why no control can show that it works without the defence, if none can, in each sandbox or in those that it names."""
+    """Why no control can show that it works without the defence: everywhere, or in some sandboxes; None if one can."""
     sandboxes: Sequence[str] = ("local", "docker")
     rounds: int = 1
     """With more than one, the verifier runs between them."""
