@@ -210,8 +210,12 @@ async def test_project_goes_when_its_runner_is_killed(context: Context) -> None:
     async with asyncio.timeout(60):
         project = (await runner.stdout.readline()).decode().strip()
     assert objects(project)
+    # A compose command that outlives the runner would go on to start services.
+    command = await asyncio.create_subprocess_exec("sh", "-c", "sleep 60; :", "compose", "--project-name", project)
     runner.send_signal(signal.SIGKILL)
     await runner.wait()
+    async with asyncio.timeout(15):
+        assert await command.wait() == -signal.SIGKILL
     for _ in range(150):
         if not objects(project):
             return

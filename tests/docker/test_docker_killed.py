@@ -7,6 +7,7 @@ import signal
 import subprocess
 from collections.abc import Callable
 
+import pytest
 from project import Project, wait_for
 
 COUNT = 16
@@ -31,8 +32,28 @@ async def die(*args):
 container.attach = die
 """
 
-#: Dies while its container starts, so that it is not attached when the container has started.
-WHILE_STARTING = """
+#: Something keeps the engine from telling PID 1 of the end: here another process has the connection too.
+HELD = """
+import os
+import signal
+import subprocess
+from pytest_benchflow.sandboxes.docker import channel, container, containers
+
+
+class Held(channel.Channel):
+    async def open(self, lease_sec):
+        descriptor = self._connection._writer.transport.get_extra_info("socket").fileno()
+        subprocess.Popen(["sleep", "30"], pass_fds=[descriptor], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        {opened}
+
+
+container.Channel = Held
+containers.LOCAL_LEASE_SEC = 2
+"""
+
+#: When a runner is killed, and how its conftest brings that about; none of these ends says so to PID 1.
+STAGES = {
+    "before it is attached": """
 import os
 import signal
 from pytest_benchflow.sandboxes.docker import channel, container
@@ -45,7 +66,25 @@ async def start_and_die(engine, container_id, name):
 
 channel.FIRST_LINE_SEC = 1
 container.attach = start_and_die
-"""
+""",
+    "between two lines of the boot": HELD.format(
+        opened="""write = self._connection.write
+
+        async def first_line(data):
+            await write(data.partition(b"\\n")[0] + b"\\n")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        self._connection.write = first_line
+        await super().open(lease_sec)"""
+    ),
+    "while an agent works": HELD.format(opened="await super().open(lease_sec)")
+    + """
+
+def pytest_bf_rollout_phase(rollout, phase):
+    if phase == "execute":
+        os.kill(os.getpid(), signal.SIGKILL)
+""",
+}
 
 
 def labelled(pid: int) -> dict[str, list[str]]:
@@ -120,11 +159,15 @@ def test_a_container_that_a_killed_run_never_started_goes_when_the_next_one_star
     assert labelled(killed.pid) == {}
 
 
-def test_a_container_that_started_after_its_run_was_killed_ends_by_itself(new_project: Callable[..., Project]) -> None:
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_container_ends_that_is_not_told_of_the_end_of_its_runner(
+    stage: str, new_project: Callable[..., Project]
+) -> None:
     project = new_project()
     project.task("tasks/a", toml=TOML)
-    project.write({"conftest.py": WHILE_STARTING})
+    project.write({"conftest.py": STAGES[stage]})
     environment = {"DOCKER_HOST": os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")}
     killed = project.start("tasks", "--bf-sandbox=docker", env=environment)
-    assert killed.wait(60) == -signal.SIGKILL
+    assert killed.wait(60) == -signal.SIGKILL, (project.root / "pytest.log").read_text()
+    assert labelled(killed.pid)
     wait_for(lambda: not labelled(killed.pid), "the end of its container", WITHIN_SEC)

@@ -6,6 +6,7 @@ import contextlib
 import os
 import resource
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -13,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
-from project import Project
+from project import Project, wait_for
 
 from pytest_benchflow.core.errors import BuildError, SandboxError
 from pytest_benchflow.sandboxes import Limits, SandboxSpec
@@ -210,3 +211,24 @@ def test_run_leaves_nothing(podman: Podman, new_project: Callable[..., Project])
     options = ("--bf-sandbox=docker", "--bf-docker-network=host")
     project.run("tasks", *options, env={"DOCKER_HOST": podman.socket}).assert_outcomes(passed=1, failed=1)
     assert podman.run("ps", "--all", "--quiet") == ""
+
+
+KILLED = """
+import os
+import signal
+
+
+def pytest_bf_rollout_phase(rollout, phase):
+    if phase == "execute":
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_container_ends_when_its_runner_is_killed(new_project: Callable[..., Project], podman: Podman) -> None:
+    project = new_project()
+    project.task("tasks/a", toml=f'[environment]\ndocker_image = "{IMAGE}"\n')
+    project.write({"conftest.py": KILLED})
+    variables = {"DOCKER_HOST": podman.socket, "BF_DOCKER_NETWORK": "host"}
+    killed = project.start("tasks", "--bf-sandbox=docker", env=variables)
+    assert killed.wait(60) == -signal.SIGKILL, (project.root / "pytest.log").read_text()
+    wait_for(lambda: podman.run("ps", "--all", "--quiet") == "", "the end of its container", 10)

@@ -18,11 +18,14 @@ import pytest
 from processes import command_line, descendants, stat
 from project import OPTIONS, PYTEST, Project, wait_for
 
+from pytest_benchflow.sandboxes.docker.channel import FIRST_LINE_SEC
+from pytest_benchflow.sandboxes.docker.containers import LOCAL_LEASE_SEC
+
 REAPER = Path(__file__).with_name("reaper.py")
 GRACE_SEC = 20
 """How long what a killed run started may take to notice."""
-CONTAINER_GRACE_SEC = 90
-"""The same of containers: one that was just starting waits a minute for its runner."""
+CONTAINER_GRACE_SEC = LOCAL_LEASE_SEC + FIRST_LINE_SEC
+"""The longest that containers may take, should the engine not tell them of the end of their runner."""
 TASKS = 6
 LONG = bool(os.environ.get("BF_FAULT_LONG"))
 """Whether to run what takes minutes too; `make test-faults` does."""
@@ -98,10 +101,21 @@ class FaultyJob:
                 timer.join()  # a daemon that is being started again has to be there before anybody asks it
         facts = json.loads(said.splitlines()[-1])
         if self.mode == "docker":
-            with suppress(AssertionError):
-                wait_for(lambda: not self._running_containers(runner), "the end of the containers", CONTAINER_GRACE_SEC)
-            facts["left"] += self._running_containers(runner)
+            facts["left"] += self._wait_for_containers(runner)
         return Ended(facts["status"], log, facts["left"])
+
+    def _wait_for_containers(self, runner: int) -> list[str]:
+        """Wait for the end of a run's containers; return those that go on, and show what late ones do."""
+        for seconds in (GRACE_SEC, CONTAINER_GRACE_SEC - GRACE_SEC):
+            with suppress(AssertionError):
+                wait_for(lambda: not self._running_containers(runner), "the end of the containers", seconds)
+                return []
+            for each in self._running_containers(runner):
+                for words in (("inspect", "--format={{json .State}}"), ("top",)):
+                    asked = ["docker", *words, each.split()[0]]
+                    done = subprocess.run(asked, capture_output=True, text=True, env={**os.environ, **self.variables})
+                    print(each, done.stdout)
+        return self._running_containers(runner)
 
     def _containers(self, runner: int) -> list[str]:
         """Return the containers of a run, with their states."""

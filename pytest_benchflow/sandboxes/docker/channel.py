@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -108,10 +109,8 @@ def can_export(name: str) -> bool:
 _ESCAPED = [chr(byte) if 32 <= byte < 127 and byte not in b"'\\" else f"\\{byte:03o}" for byte in range(256)]
 
 
-#: PID 1 needs no more than this to run the rest, which comes over the line and so is in nobody's process list.
-BOOTSTRAP = ("bash", "-p", "-c", 'IFS= read -r bf_line && eval "eval $bf_line"', "bf-init")
-#: For so long PID 1 waits for that line: nobody sends one if the runner was killed while its container started, and the
-#: engine, to which nobody was attached at that moment, keeps the input open.
+#: For so long PID 1 waits for its first line: nobody sends one if the runner was killed while its container started,
+#: and an engine to which nobody is attached at that moment keeps the input open.
 FIRST_LINE_SEC = 60
 _BLOCK = 1 << 16
 #: bash reads its input byte by byte: beyond this the engine is faster.
@@ -121,10 +120,13 @@ _READY_TIMEOUT_SEC = 60.0
 _POKE_SEC = 1.0
 
 
-def bootstrap_within(seconds: int) -> tuple[str, ...]:
-    """Return a bootstrap that ends, and its container with it, if the first line does not come in time."""
-    *shell, text, name = BOOTSTRAP
-    return (*shell, text.replace("read -r", f"read -r -t {seconds}"), name)
+def bootstrap(first_line_sec: float, lease_sec: int) -> tuple[str, ...]:
+    """Return a PID 1 that ends, and its container with it, if the first line or a later one does not come in time.
+
+    It needs no more than this to run the rest, which comes over the line and so is in nobody's process list.
+    """
+    read = f'IFS= read -r -t {math.ceil(first_line_sec)} bf_line && eval "eval $bf_line"'
+    return ("bash", "-p", "-c", read, "bf-init", str(lease_sec))
 
 
 class Channel:
@@ -142,7 +144,7 @@ class Channel:
         self.bash = "bash"
 
     async def open(self, lease_sec: int) -> None:
-        """Bring PID 1 up and wait until it is ready."""
+        """Bring PID 1 up, wait until it is ready, and give it signs of life from then on."""
         answer = Answer(_discard, _discard, nonce="ready")
         self._current = answer
         self._tasks.append(asyncio.create_task(self._pump()))
@@ -158,8 +160,7 @@ class Channel:
         uptime, _, can = ready.note.partition(" ")
         self.bash, self.can_put = ready.status, can == "put"
         self._booted = asyncio.get_running_loop().time() - float(uptime)
-        if lease_sec:
-            self._tasks.append(asyncio.create_task(self._renew(lease_sec / 3)))
+        self._tasks.append(asyncio.create_task(self._renew(lease_sec / 3)))
 
     @property
     def idle(self) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 from pytest_benchflow.core.errors import SandboxError, UnsupportedError
 from pytest_benchflow.sandboxes.base import SandboxSpec
-from pytest_benchflow.sandboxes.docker.channel import BOOTSTRAP
+from pytest_benchflow.sandboxes.docker.channel import FIRST_LINE_SEC, bootstrap
 from pytest_benchflow.sandboxes.docker.client import Address
 from pytest_benchflow.sandboxes.docker.container_spec import (
     PIDS_LIMIT,
@@ -23,6 +23,7 @@ from pytest_benchflow.sandboxes.docker.container_spec import (
     volume_name,
 )
 from pytest_benchflow.sandboxes.docker.images import BUILDKIT_CHATTER
+from pytest_benchflow.sandboxes.docker.project_watcher import PROJECT_OPTION
 
 _NO_COMPOSE = ("is not a docker command", "unknown shorthand flag", "unknown command")
 
@@ -41,7 +42,7 @@ class ComposeCli:
     def __init__(
         self, address: Address, project: str, directory: Path, files: Sequence[Path], variables: Mapping[str, str]
     ) -> None:
-        self._words = ["docker", "compose", "--project-name", project, "--project-directory", str(directory)]
+        self._words = ["docker", "compose", PROJECT_OPTION, project, "--project-directory", str(directory)]
         self._words += [word for file in files for word in ("--file", str(file))]
         self._env = {**address.environment(), **variables, "COMPOSE_ANSI": "never"}
 
@@ -148,8 +149,10 @@ def override_file(
 
 
 def _main(spec: SandboxSpec, workdir: str, lease_sec: int) -> dict[str, Any]:
+    # It may start as soon as the services are on their way, and the runner waits until all of them are up.
+    words = bootstrap(spec.build_timeout_sec + FIRST_LINE_SEC, lease_sec)
     # A dollar sign would be a variable.
-    entrypoint = [word.replace("$", "$$") for word in (*BOOTSTRAP, str(lease_sec))]
+    entrypoint = [word.replace("$", "$$") for word in words]
     main: dict[str, Any] = {
         "entrypoint": entrypoint,
         "command": [],

@@ -180,7 +180,7 @@ def container_config(
     return {
         "Image": image.reference,
         # The image's own runs below this one: it may end, and its user may not be allowed to see PID 1 off.
-        "Entrypoint": [*channel.bootstrap_within(channel.FIRST_LINE_SEC), str(lease_sec)],
+        "Entrypoint": list(channel.bootstrap(channel.FIRST_LINE_SEC, lease_sec)),
         "Cmd": [],
         "User": "0",
         "WorkingDir": working_directory(spec, image),

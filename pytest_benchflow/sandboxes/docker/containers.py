@@ -25,8 +25,11 @@ from pytest_benchflow.sandboxes.docker.sidecar import DockerService
 from pytest_benchflow.sandboxes.docker.storage import Snapshots, Volumes
 from pytest_benchflow.sandboxes.helpers import OWN_ENV
 
-#: Over a network a dead runner may go unnoticed: PID 1 then ends after this silence.
+#: PID 1 ends after so much silence of the runner. Over a network its death may go unnoticed. On one machine the engine
+#: tells of it at once, but not if it lost the connection itself, as one does that restarts and keeps its containers. A
+#: runner that Ctrl-Z has stopped is silent too, so there the wait is longer; while the machine sleeps, no time passes.
 REMOTE_LEASE_SEC = 300
+LOCAL_LEASE_SEC = 900
 _END_TIMEOUT_SEC = 30.0
 
 
@@ -86,6 +89,11 @@ class Starter:
         # A container stands still while it is kept, and it takes a control group to make it.
         self.snapshots = Snapshots(engine, run) if facts.has_limits else None
 
+    @property
+    def lease_sec(self) -> int:
+        """After how much silence of the runner its containers end."""
+        return LOCAL_LEASE_SEC if self.engine.address.is_local else REMOTE_LEASE_SEC
+
     async def image(self, spec: SandboxSpec, container_name: str) -> ImageFacts:
         """Return the image of a sandbox, built or pulled if it is not there."""
         return await self.images.find(spec)
@@ -105,16 +113,17 @@ class Starter:
         require_guard(self.networks, spec.network, spec.name)
         if spec.network.is_restricted:
             await self.networks.gateway()
-        lease_sec = 0 if self.engine.address.is_local else REMOTE_LEASE_SEC
         config = container_config(
             spec,
             image,
             self.facts,
             labels=make_labels(self.run, spec.name),
             network=self.networks.name_for(spec.network),
-            lease_sec=lease_sec,
+            lease_sec=self.lease_sec,
         )
-        return await launch(self.engine, config, container_name=container_name, name=spec.name, lease_sec=lease_sec)
+        return await launch(
+            self.engine, config, container_name=container_name, name=spec.name, lease_sec=self.lease_sec
+        )
 
     async def stop(self, container_name: str, container: Container | None) -> None:
         """Remove a container, started or not; idempotent."""

@@ -15,6 +15,7 @@ from pytest_benchflow.core.text import did_you_mean
 from pytest_benchflow.sandboxes.base import SandboxSpec
 from pytest_benchflow.sandboxes.build_context import BuildContext
 from pytest_benchflow.sandboxes.docker import compose
+from pytest_benchflow.sandboxes.docker.channel import Channel
 from pytest_benchflow.sandboxes.docker.compose import MAIN, PLACEHOLDER, ComposeCli, ComposeFailed
 from pytest_benchflow.sandboxes.docker.container import Container, attach
 from pytest_benchflow.sandboxes.docker.container_spec import (
@@ -29,8 +30,6 @@ from pytest_benchflow.sandboxes.docker.containers import KeptSandbox, Starter, e
 from pytest_benchflow.sandboxes.docker.project_watcher import Watcher, containers_of, remove_project
 from pytest_benchflow.sandboxes.docker.sidecar import DockerService
 
-#: No connection of the runner keeps main alive, so the runner has to give signs of life.
-LEASE_SEC = 300
 _CONFIG_TIMEOUT_SEC = 60.0
 _STOP_SEC = 2
 _SERVICE_LABEL = "com.docker.compose.service"
@@ -79,7 +78,7 @@ class Project:
             labels=make_labels(self._starter.run, self._spec.name),
             images=tags,
             workdir=working_directory(self._spec, main),
-            lease_sec=LEASE_SEC,
+            lease_sec=self._starter.lease_sec,
         )
         self._write("override.json", override)
         return main
@@ -100,16 +99,19 @@ class Project:
         except TimeoutError:
             reason = f"{self._file}: the services were not up within {limit:g} s"
             raise SandboxError(reason, advice="raise build_timeout_sec") from None
-        engine = self._starter.engine
         main_id = await self._container_of(MAIN)
-        channel = await attach(engine, main_id, self._spec.name)
+        channel = await self._open_channel(main_id)
+        self.container = Container(self._starter.engine, main_id, self._spec.name, channel)
+        return self.container
+
+    async def _open_channel(self, main_id: str) -> Channel:
+        channel = await attach(self._starter.engine, main_id, self._spec.name)
         try:
-            await channel.open(LEASE_SEC)
+            await channel.open(self._starter.lease_sec)
         except BaseException:
             channel.close()
             raise
-        self.container = Container(engine, main_id, self._spec.name, channel)
-        return self.container
+        return channel
 
     def check_clash(self, other: Project) -> None:
         """Raise an error if this project wants what another one has as long as it lives: it would wait for ever."""
@@ -138,11 +140,14 @@ class Project:
             await self._starter.engine.finish(lambda client: client.stop(main_id, timeout=_STOP_SEC))
 
     async def start_main(self) -> bool:
-        """Have main again, for somebody to look at; False if it was never ended."""
+        """Have main again without the runner, for somebody to look at; False if it was never ended."""
         if self.container is None or not self._main_stopped:
             return False
         main_id, self._main_stopped = self.container.id, False
         await self._starter.engine.finish(lambda client: client.start(main_id))
+        channel = await self._open_channel(main_id)
+        await channel.keep()
+        channel.close()
         return True
 
     async def _container_of(self, service: str) -> str:

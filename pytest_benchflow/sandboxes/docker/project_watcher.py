@@ -7,12 +7,16 @@ without a goodbye, it removes what is left.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +28,9 @@ if TYPE_CHECKING:
     import docker
 
 
-#: A compose command that was under way may still add something.
+#: How compose is told the name of a project.
+PROJECT_OPTION = "--project-name"
+#: The engine may still be about to add something.
 _QUIET_ROUNDS = 3
 _ROUND_SEC = 2.0
 
@@ -116,10 +122,23 @@ def _read_until_end(lines: Iterable[str]) -> dict[str, str]:
     return projects
 
 
+def _end_commands(projects: Collection[str]) -> None:
+    """Kill the compose commands of a runner: one that pulls would start services after all else is removed."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_text(errors="replace").split("\0")
+        except OSError:
+            continue
+        if any((PROJECT_OPTION, project) in pairwise(words) for project in projects):
+            with contextlib.suppress(OSError):
+                os.kill(int(path.parent.name), signal.SIGKILL)
+
+
 def _main() -> None:
     left = _read_until_end(sys.stdin)
     if not left:
         return
+    _end_commands(left)
     for directory in left.values():
         shutil.rmtree(directory, ignore_errors=True)
     from docker.errors import DockerException

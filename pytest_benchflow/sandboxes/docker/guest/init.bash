@@ -1,5 +1,6 @@
 # PID 1 of a sandbox: does what the runner asks for on standard input and ends when that closes, and the container
-# with it. Its argument is the silence in seconds after which the runner counts as dead; 0 trusts the connection.
+# with it. Its argument is the silence in seconds after which the runner counts as dead: engines may keep the input open.
+bf_lease=$1
 trap 'exit 0' RTMIN+3
 # Its own remarks, such as that a job is done, are nobody's output.
 exec 8>&2 2>/dev/null
@@ -142,16 +143,25 @@ bf_purge() {
 # Whoever sees the runner off lets the sandbox live on without it.
 bf_keep() { while :; do bf_pause 3600; done; }
 
+# Put the next line into bf_line; fail when the input ends or has been silent for too long. Some versions of bash compare
+# clocks before each byte: after a sleep of the machine they would take a line that wakes them for one that is late.
+bf_next() {
+  local first
+  IFS= read -r -t "$bf_lease" -n 1 first || return
+  bf_line=
+  [[ -z $first ]] || { IFS= read -r -t "$bf_lease" bf_line && bf_line=$first$bf_line; }
+}
+
 bf_can=
 if [[ $(tar --version 2>/dev/null) == *GNU* ]] && dd bs=1 count=0 iflag=fullblock status=none </dev/null 2>/dev/null; then
   bf_can=put
 fi
-IFS= read -r bf_token
+bf_next || exit 0
+bf_token=$bf_line
 read -r bf_line _ </proc/uptime
 bf_tell ready "$BASH" "$bf_line $bf_can"
 bf_worker=
-while :; do
-  if ((${1:-0})); then IFS= read -r -t "$1" bf_line; else IFS= read -r bf_line; fi || exit 0
+while bf_next; do
   # A worker that was killed could not tell its end.
   if [[ -n $bf_worker ]] && ! kill -0 "$bf_worker" 2>/dev/null; then
     wait "$bf_worker" || bf_tell "$bf_nonce" 137 1
