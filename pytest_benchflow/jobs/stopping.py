@@ -35,6 +35,8 @@ class Planned(NamedTuple):
 
     key: str
     labels: Labels
+    may_rerun: bool = False
+    """Whether it runs again if it does not pass: its outcome is open until it does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,17 +149,20 @@ class StopWhenDecided:
         self._report_only = report_only
         n_tests = sum(map(is_tested, gates))
         self._watches = [_Watch(gate, confidence, n_tests) for gate in gates]
+        self._may_rerun: frozenset[str] = frozenset()
         self._is_new = True
         self._reason: str | None = None
 
     def begin(self, planned: Sequence[Planned]) -> None:
         """Learn all rollouts of the run, in the order in which they are to start."""
+        self._may_rerun = frozenset(one.key for one in planned if one.may_rerun)
         for watch in self._watches:
             watch.begin(planned)
 
     def learn(self, event: JobEvent) -> None:
         """Take an event of the job's ledger."""
-        if event.kind == "retry":
+        is_open = event.key in self._may_rerun and event.status != "passed"
+        if event.kind == "retry" or (event.kind == "end" and is_open):
             for watch in self._watches:
                 watch.spend(event)
         elif event.kind == "end" and event.status is not None and not (event.refused and event.status == "skipped"):

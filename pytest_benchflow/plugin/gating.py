@@ -52,13 +52,29 @@ def stop_rule(run: BenchSession) -> StopWhenDecided | None:
         raise UsageError(f"{flag} has no gate to decide", advice="give --bf-gate")
     if run.config.hook.pytest_bf_gate.get_hookimpls():
         raise UsageError(f"{flag} and pytest_bf_gate do not go together", advice="the hook judges all results")
-    if run.config.getoption("reruns", None):
-        raise UsageError(f"{flag} and --reruns do not go together", advice="a rerun may change what was decided")
+    if source := _reruns(run.config):
+        raise UsageError(f"{flag} and {source} do not go together", advice="a rerun may change what was decided")
     from pytest_benchflow.jobs import StopWhenDecided, is_tested
 
     if settings.confidence is not None and not any(map(is_tested, run.gates)):
         raise UsageError(f"{flag} has no gate on pass_rate or mean_reward", advice="add one, or leave it away")
     return StopWhenDecided(run.gates, confidence=settings.confidence, report_only=settings.report_only)
+
+
+def _reruns(config: pytest.Config) -> str | None:
+    """Return which setting of pytest-rerunfailures has failed items run again, None if there is none."""
+    if not config.pluginmanager.hasplugin("rerunfailures"):
+        return None
+    for option in ("force_reruns", "reruns"):
+        if config.getoption(option, None):
+            return f"--{option.replace('_', '-')}"
+    return "the setting reruns" if config.getini("reruns") not in ("", "0") else None
+
+
+def _may_rerun(item: RolloutItem) -> bool:
+    """Return whether a mark of pytest-rerunfailures has the item run again if it fails."""
+    mark = item.get_closest_marker("flaky") if item.config.pluginmanager.hasplugin("rerunfailures") else None
+    return mark is not None and mark.kwargs.get("reruns", [*mark.args, 1][0]) != 0
 
 
 def plan_run(run: BenchSession, items: Sequence[RolloutItem]) -> None:
@@ -83,6 +99,7 @@ def plan_run(run: BenchSession, items: Sequence[RolloutItem]) -> None:
                     item.summary.tags,
                     (str(item.path.parent), item.cell.agent, item.cell.model, item.cell.scene),
                 ),
+                may_rerun=_may_rerun(item),
             )
             for item in counted
         ]

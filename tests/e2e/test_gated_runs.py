@@ -201,6 +201,15 @@ def test_a_baseline_is_made_compared_with_and_moved(new_project: Callable[..., P
     assert report_of(project, "base.json").summary[0].passed == 0
 
 
+FLAKY = """
+import pytest
+
+
+def pytest_collection_modifyitems(items):
+    items[0].add_marker(pytest.mark.flaky(reruns=1))
+"""
+
+
 @pytest.fixture(scope="module")
 def many(new_project: Callable[..., Project]) -> Project:
     """Twelve tasks, of which the first nine pass."""
@@ -224,6 +233,17 @@ def test_nothing_more_starts_once_all_is_decided(many: Project, how: tuple[str, 
     assert f"decided early: {len(held)} of 12 rollouts did not have to start" in run.stdout.str()
     assert "decided: pass_rate >= 0.25 passes, whatever the rest would give" in run.stdout.str()
     assert gate_lines(run)[-1] == "gates: passed"
+
+
+def test_a_task_that_is_marked_to_run_again_decides_nothing_before_it_passes(
+    new_project: Callable[..., Project],
+) -> None:
+    project = new_project()
+    for number in range(3):
+        project.task(f"tasks/t{number}", solve="echo done > done.txt" if number else "true")
+    project.write({"conftest.py": FLAKY})
+    options = ["--bf-gate=pass_rate >= 1", "--bf-stop-when-decided", "--bf-concurrency=1", "--bf-order=given"]
+    project.run("tasks", *options).assert_outcomes(failed=1, passed=2)
 
 
 def test_a_failed_gate_ends_the_run_early_and_red(many: Project) -> None:
@@ -268,6 +288,10 @@ def test_the_shuffled_order_holds_in_workers_too_however_long_rollouts_take(proj
         (["--bf-stop-when-decided"], "--bf-stop-when-decided has no gate to decide; give --bf-gate"),
         (["--bf-confidence=0.9", "--bf-gate=errors == 0"], "--bf-confidence has no gate on pass_rate or mean_reward"),
         (["--bf-stop-when-decided", "--bf-gate=errors == 0", "--reruns=1"], "and --reruns do not go together"),
+        (
+            ["--bf-stop-when-decided", "--bf-gate=errors == 0", "-oreruns=1"],
+            "and the setting reruns do not go together",
+        ),
         (["--bf-confidence=95", "--bf-gate=errors == 0"], "give a number above 0 and below 1"),
     ],
 )

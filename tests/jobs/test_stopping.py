@@ -88,6 +88,18 @@ def test_it_stops_as_soon_as_no_outcome_can_change_anything(gates: list[str], re
         assert all(one.outcome == two.outcome for one, two in zip(early, full, strict=True) if one in sealed)
 
 
+def test_what_may_run_again_is_open_until_it_passes() -> None:
+    rows = tasks("0011")
+    rule = StopWhenDecided(read_gates(["pass_rate >= 1"]))
+    rule.begin([one._replace(may_rerun=True) for one in planned(rows)[:1]] + planned(rows)[1:])
+    rule.learn(ended(rows[0]))
+    assert rule.refusal(CONFIG) is None
+    rule.learn(ended(row("t0", 1.0)))
+    assert rule.refusal(CONFIG) is None
+    rule.learn(ended(rows[1]))
+    assert "pass_rate >= 1 fails" in str(rule.refusal(CONFIG))
+
+
 def test_a_gate_that_has_failed_is_enough_unless_gates_only_report() -> None:
     rows = tasks("0111111111")
     gates = ["failed == 0", "pass_rate >= 0.5"]
