@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import random
 import time
 import uuid
@@ -45,7 +46,7 @@ from pytest_benchflow.rollout import (
     write_json,
 )
 from pytest_benchflow.sandboxes import SandboxRegistry
-from pytest_benchflow.tasks import fetch_source, find_tasks, load_task
+from pytest_benchflow.tasks import fetch_source, find_task_file, find_tasks, load_task
 
 DEFAULT_AGENT = "claude-agent-acp"
 DEFAULT_CONCURRENCY = 4
@@ -495,9 +496,13 @@ def _finished(job: Job, cells: Iterable[_Cell]) -> dict[str, RolloutResult]:
     """Return what an earlier run of the job has scored."""
     finished: dict[str, RolloutResult] = {}
     for cell in cells:
+        config = cell.config
         with suppress(TaskError):  # it is told when its turn comes
-            result = job.finished(cell.config, load_task(cell.config.task_path))
-            finished |= {} if result is None else {cell.name: result}
+            file = find_task_file(os.path.abspath(config.task_path))
+            result = file and job.unchanged(config.key, job.scores.fingerprint(config), str(file))
+            result = result or job.finished(config, load_task(config.task_path))
+            if result is not None:
+                finished[cell.name] = result
     return finished
 
 

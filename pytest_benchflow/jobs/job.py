@@ -33,7 +33,9 @@ from pytest_benchflow.jobs.results import (
     stored_facts,
 )
 from pytest_benchflow.jobs.retry import RetryConfig
+from pytest_benchflow.jobs.score_index import ScoreIndex
 from pytest_benchflow.rollout import Attempt, ErrorInfo, Rollout, prepare_rollout
+from pytest_benchflow.tasks import stamp_tree
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout import OnPhase, Resources, RolloutConfig, RolloutResult
@@ -96,6 +98,7 @@ class Job:
         self.takes_others = takes_others
         """Whether scores of other agents, models, tasks and settings are kept too."""
         self.ledger = Ledger(directory)
+        self.scores = ScoreIndex(directory)
         self.limits = ModelLimits(None)
         self.rules: list[StartRule] = [self.limits]
         self._lock: int | None = None
@@ -105,9 +108,23 @@ class Job:
         """Return the score that an earlier run of this job gave a rollout; one of something else is refused."""
         if not self.is_resumed:
             return None
+        stamp = stamp_tree(str(task.path), task.file.name, settled=True)
         result = self._score_of(config, task)
+        if result is None:
+            return None
+        kept = self._kept(result, config, task)
+        if kept is result:
+            self.scores.add(result, config, task, stamp)  # the next time, nothing has to be read
+        self.ledger.append(JobEvent.of_result("end", kept, reused=True))
+        return kept
+
+    def unchanged(self, key: str, settings: str, task_file: str) -> RolloutResult | None:
+        """Return what `finished` would, by the index of scores alone; None if that does not tell.
+
+        `settings` is the fingerprint of the rollout's configuration, by this job's index.
+        """
+        result = self.scores.score(key, settings, task_file) if self.is_resumed else None
         if result is not None:
-            result = self._kept(result, config, task)
             self.ledger.append(JobEvent.of_result("end", result, reused=True))
         return result
 
@@ -171,6 +188,8 @@ class Job:
                 self.ledger.append(JobEvent.of_result("end", rollout.result, attempt=attempt))
                 raise
             if result.error is None or not self._may_retry(result, config, attempt):
+                version = rollout.recorder.version
+                self.scores.add(result, config, task, None if version is None else version.stamp)
                 self.ledger.append(JobEvent.of_result("end", result, attempt=attempt))
                 return result
             self.ledger.append(JobEvent.of_result("retry", result, attempt=attempt))
@@ -288,7 +307,7 @@ class Job:
         Only results under the `keys` that this run would use are looked at.
         """
         scored: set[str] = set()
-        for stored in stored_facts(self.directory) if self.is_resumed else ():
+        for stored in stored_facts(self.directory, self.scores.facts) if self.is_resumed else ():
             if (stored.agent, stored.model) not in played and keys(stored.key) and not self.takes_others:
                 raise ResumeMismatch(f"{self.directory} has results of {_who(stored)}", advice=_ADVICE)
             if stored.is_scored:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -31,13 +31,8 @@ def rollout_directories(directory: Path) -> Iterator[Path]:
     if (directory / CONFIG).exists() or (directory / RESULT).exists():
         yield directory
         return
-    try:
-        with os.scandir(directory) as entries:
-            folders = sorted(entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
-    except OSError:
-        return
-    for folder in folders:
-        yield from rollout_directories(Path(folder))
+    for name in sorted(_folders(directory)):
+        yield from rollout_directories(directory / name)
 
 
 class StoredFacts(NamedTuple):
@@ -49,9 +44,23 @@ class StoredFacts(NamedTuple):
     is_scored: bool
 
 
-def stored_facts(job: Path) -> Iterator[StoredFacts]:
-    """Yield the facts of every readable result of a job."""
-    for directory in rollout_directories(job):
+def stored_facts(job: Path, indexed: Callable[[str], StoredFacts | None]) -> Iterator[StoredFacts]:
+    """Yield the facts of every readable result of a job; what is indexed by the name of its directory is not read."""
+    for name in sorted(_folders(job)):
+        facts = indexed(name)
+        yield from _read_facts(job / name) if facts is None else [facts]
+
+
+def _folders(directory: Path) -> list[str]:
+    try:
+        with os.scandir(directory) as entries:
+            return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except OSError:
+        return []
+
+
+def _read_facts(folder: Path) -> Iterator[StoredFacts]:
+    for directory in rollout_directories(folder):
         try:
             data = json.loads((directory / RESULT).read_bytes())
             yield StoredFacts(str(data["key"]), str(data["agent"]), data["model"], data["reward"] is not None)

@@ -10,7 +10,7 @@ import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import is_dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -104,6 +104,13 @@ class RolloutItem(pytest.Function):
         assert self.parent is not None
         return self.parent.ihook
 
+    @cached_property
+    def location(self) -> tuple[str, int | None, str]:
+        """Return what pytest would: the path below the root directory, which it works out anew for every file."""
+        path, line, name = self.reportinfo()
+        below = _below(Path(path), self.config.rootpath)
+        return super().location if below is None else (below, line, name)
+
     def reportinfo(self) -> tuple[os.PathLike[str] | str, int | None, str]:
         """Point at the task file instead of this module."""
         return self.path, 0, f"{self.namesake or self.summary.name} {self.name}"
@@ -112,6 +119,9 @@ class RolloutItem(pytest.Function):
 def name_apart(items: Iterable[pytest.Item]) -> None:
     """Give tasks of one name a longer one, so that every heading says which it is."""
     rollouts = [item for item in items if isinstance(item, RolloutItem)]
+    files = {(item.summary.name, item.summary.file) for item in rollouts}
+    if len({name for name, _ in files}) == len(files):
+        return
     tasks = {(item.summary.name, item.nodeid.rpartition("/")[0]) for item in rollouts}
     if len({name for name, _ in tasks}) == len(tasks):
         return

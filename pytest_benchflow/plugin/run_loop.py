@@ -172,6 +172,10 @@ def rollouts_in_flight(session: pytest.Session, run: BenchSession) -> Iterator[N
                 run.job.ledger.begin(len(items), selftest=run.settings.selftest)
                 say_header(run, len(items))
                 watch_run(run)
+                if run.scored_keys:
+                    from pytest_benchflow.plugin.reused_scores import report_at_once
+
+                    report_at_once(run, session)
                 run.ahead = Ahead(run, items)
                 run.ahead.fill()
             elif items and run.is_worker:

@@ -490,11 +490,17 @@ class BenchSession:
             other = longer_named(config, task, path) if is_plain else replace(config, rollout_name=None)
             result = self.job.finished(other, task)
         if result is not None:
-            self.reused.add(config.key)
-        elif self.is_worker and config.key not in self._begun:
+            self.note_reused(config.key)
+            return result
+        if self.is_worker and config.key not in self._begun:
             result = self.job.recovered(config, task)
         self._begun.add(config.key)
         return result
+
+    def note_reused(self, key: str) -> None:
+        """Remember that a rollout has the score of an earlier run: who asks for it again wants it to run."""
+        self.reused.add(key)
+        self._begun.add(key)
 
     def open_rollout(self, config: RolloutConfig, task: Task) -> Rollout:
         """Return a rollout of this run; nothing has started yet."""

@@ -39,6 +39,7 @@ from pytest_benchflow.verify import combined, event_line, primary_reward, reward
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout.config import RolloutConfig
+    from pytest_benchflow.rollout.resources import TaskVersion
     from pytest_benchflow.sandboxes import FileChange, Sandbox
     from pytest_benchflow.tasks import Task, TaskStep
     from pytest_benchflow.verify import CriterionScore, Finding, JudgeRecord, RewardEvent, Verification
@@ -145,7 +146,7 @@ class Recorder:
         self.name = config.name_for(task.short_name)
         self.sandbox = config.sandbox
         """Name of the backend; the one that `auto` stands for is known after it was chosen."""
-        self.digest: str | None = None
+        self.version: TaskVersion | None = None
         self.directory: Path | None = None
         self.redactor = Redactor()
         self.phase = "create"
@@ -281,7 +282,7 @@ class Recorder:
         return RolloutResult(
             task_name=self.task.name,
             task_path=str(self.task.path),
-            task_digest=self.digest,
+            task_digest=None if self.version is None else self.version.digest,
             rollout_name=self.name,
             key=self.config.key,
             difficulty=self.task.difficulty,

@@ -79,7 +79,7 @@ async def regrade(earlier: RolloutResult, task: Task, config: RolloutConfig, res
         except (BenchflowError, TimeoutError, OSError) as error:
             recorder.add_error(error)
             break
-    recorder.digest = await resources.digest(task)
+    recorder.version = await resources.version(task)
     result = _merged(earlier, recorder.result(), seconds=time.monotonic() - began)
     write_json(directory / "result.json", result.model_dump(mode="json"))
     recorder.redactor.scrub(directory)

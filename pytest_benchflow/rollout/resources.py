@@ -8,11 +8,12 @@ import tempfile
 from collections.abc import Callable, Coroutine
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_benchflow.agents import AgentRegistry
 from pytest_benchflow.rollout.setup import make_context
 from pytest_benchflow.sandboxes import CONTEXT_PREFIX, SandboxRegistry
+from pytest_benchflow.tasks import stamp_tree
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout.config import RolloutConfig
@@ -20,8 +21,16 @@ if TYPE_CHECKING:
     from pytest_benchflow.services import ServiceRegistry
     from pytest_benchflow.tasks import Task
 
-_KEPT_DIGESTS = 64
+_KEPT_VERSIONS = 64
 _MAX_JUDGE_CALLS = 8
+
+
+class TaskVersion(NamedTuple):
+    """What the files of a task are, and what tells that they are still the same."""
+
+    digest: str
+    stamp: str | None
+    """None if that cannot be told."""
 
 
 class Resources:
@@ -39,7 +48,7 @@ class Resources:
         self.sandboxes = sandboxes
         self._services = services
         self._backends: dict[str, asyncio.Task[Backend]] = {}
-        self._digests: dict[Path, tuple[Task, str]] = {}
+        self._versions: dict[Path, tuple[Task, TaskVersion]] = {}
         self._contexts: dict[tuple[Path, str | None, Path | None], asyncio.Task[Path]] = {}
         self.judge_limit = asyncio.Semaphore(_MAX_JUDGE_CALLS)
         """How many questions all judges together may have open."""
@@ -70,15 +79,14 @@ class Resources:
             self._backends[resolved] = asyncio.ensure_future(self._open(resolved))
         return await asyncio.shield(self._backends[resolved])
 
-    async def digest(self, task: Task) -> str:
-        """Return the content digest of a task, read from disk once for all rollouts that share the task's object."""
-        known, digest = self._digests.get(task.path, (None, ""))
-        if known is not task:
-            if len(self._digests) >= _KEPT_DIGESTS:
-                self._digests.clear()
-            digest = await asyncio.to_thread(task.digest)
-            self._digests[task.path] = task, digest
-        return digest
+    async def version(self, task: Task) -> TaskVersion:
+        """Return the version of a task, read from disk once for all rollouts that share the task's object."""
+        known = self._versions.get(task.path)
+        if known is None or known[0] is not task:
+            if len(self._versions) >= _KEPT_VERSIONS:
+                self._versions.clear()
+            self._versions[task.path] = known = task, await asyncio.to_thread(_version, task)
+        return known[1]
 
     async def once(self, key: tuple[str, ...], make: Callable[[], Coroutine[object, object, None]]) -> None:
         """Await what `make` returns, once for all that give the same key; all get the same error."""
@@ -121,6 +129,11 @@ class Resources:
         backend = self.sandboxes.create(name)
         await backend.preflight()
         return backend
+
+
+def _version(task: Task) -> TaskVersion:
+    stamp = stamp_tree(str(task.path), task.file.name, settled=True)  # first, so that it is never newer than the digest
+    return TaskVersion(task.digest(), stamp)
 
 
 async def _make_context(directory: Path, target: Path, base: str | None, root: Path | None) -> Path:

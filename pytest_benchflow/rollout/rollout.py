@@ -143,11 +143,11 @@ class Rollout:
             if self._resources.needs_prices:
                 require_judge_prices(judges.values(), self.config)
             directory = self.recorder.make_directory(self.config.jobs_dir / (self.config.job_name or ""))
-            self.recorder.digest = await self._resources.digest(self.task)
+            self.recorder.version = await self._resources.version(self.task)
             facts = {
                 "rollout_name": self.recorder.name,
                 "task_name": self.task.name,
-                "task_digest": self.recorder.digest,
+                "task_digest": self.recorder.version.digest,
             }
             write_json(directory / "config.json", {**facts, **self.config.public(), "sandbox": backend.name})
             self.recorder.notes += [*override_notes(self.task, self.config), *self._role_agents.notes]

@@ -2,6 +2,7 @@ from .conversion import Conversion as Conversion
 from .conversion import export_task as export_task
 from .conversion import migrate_task as migrate_task
 from .compose_services import service_mentions as service_mentions
+from .digest import stamp_tree as stamp_tree
 from .document import DocumentConfig as DocumentConfig
 from .document import RoleConfig as RoleConfig
 from .document import SceneConfig as SceneConfig

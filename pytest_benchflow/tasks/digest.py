@@ -1,10 +1,11 @@
-"""A content digest of a task: same files, same digest, whatever their times, owners or place."""
+"""A content digest of a task: same files, same digest, whatever their times, owners or place; and a stamp for it."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,6 +69,47 @@ def digest_tree(task: Path, file: str) -> str:
     for relative in sorted(_files(root, (file, *PARTS))):
         total.update(os.fsencode(relative) + b"\0" + _hash(os.path.join(root, relative)).encode() + b"\n")
     return total.hexdigest()
+
+
+#: What is written twice within a tick of the file system's clock looks unchanged: too fresh for a stamp to tell.
+SETTLED_NS = 20_000_000
+
+
+def stamp_tree(task: str, file: str, *, settled: bool = False) -> str | None:
+    """Return what changes with any file that the digest of a task is made of: times, sizes and inodes, nothing is read.
+
+    None if a file cannot be looked at; with `settled` also if one was changed a moment ago and might be again unseen.
+    """
+    try:
+        marks = sorted(_marks(task, "", {file, IGNORE_FILE, *PARTS}))
+    except OSError:
+        return None
+    newest = max((mark[2] for mark in marks), default=0)
+    if settled and time.time_ns() - newest <= SETTLED_NS:
+        return None
+    return hashlib.sha256(repr(marks).encode("utf-8", "surrogateescape")).hexdigest()
+
+
+#: Path, time of content, time of the last change of any kind, which nobody can set back, size, inode, target of a link.
+_Mark = tuple[str, int, int, int, int, str]
+
+
+def _marks(directory: str, prefix: str, names: Container[str] | None = None) -> Iterator[_Mark]:
+    """Yield a mark of every file and link below a directory, at its top of those with these names."""
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            name = entry.name
+            if name in IGNORED or name.endswith(".pyc") or (names is not None and name not in names):
+                continue
+            is_link = entry.is_symlink()
+            if (not is_link or names is not None) and entry.is_dir():
+                yield from _marks(entry.path, f"{prefix}{name}/")
+                if not is_link:
+                    continue
+            status = os.stat(entry.path, follow_symlinks=not is_link or os.path.exists(entry.path))
+            target = os.readlink(entry.path) if is_link else ""
+            times = status.st_mtime_ns, status.st_ctime_ns
+            yield f"{prefix}{name}", *times, status.st_size, status.st_ino, target
 
 
 def parts(root: str) -> Iterator[str]:

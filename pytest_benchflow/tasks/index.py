@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_benchflow.configfile import TaskError, as_errors
 from pytest_benchflow.core.files import write_atomically
+from pytest_benchflow.tasks.digest import SETTLED_NS
 from pytest_benchflow.tasks.layout import layout_of, task_file
 from pytest_benchflow.tasks.required_files import RequiredFile, missing_files
 from pytest_benchflow.tasks.summary import TaskSummary
@@ -19,10 +20,6 @@ if TYPE_CHECKING:
 
 
 VERSION = 1
-#: A file written again within a tick of the file system's clock looks unchanged: too fresh to remember.
-SETTLED_NS = 20_000_000
-
-
 #: Time, size and inode of the task file, and the directories that the layout chose.
 Stamp = tuple[int, int, int, str, str]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from project import Project
@@ -270,3 +271,75 @@ def test_a_continued_job_reads_a_task_that_is_done_when_it_comes_to_it(project: 
     done = project.run("tasks", "--bf-resume", "--bf-concurrency=1", "-s")
     done.assert_outcomes(passed=12)
     done.stdout.fnmatch_lines(["*at 00: 1 read*", "*at 05: 6 read*", "*at 11: 12 read*"])
+
+
+COUNT_SETUPS = """
+import atexit
+
+from _pytest.runner import SetupState
+
+setups = []
+setup = SetupState.setup
+SetupState.setup = lambda self, item: (setups.append(item.name), setup(self, item))
+atexit.register(lambda: open("setups.txt", "w").write(" ".join(setups)))
+"""
+
+
+@pytest.mark.parametrize("words", [("-v", "-rA"), ("-q", "--tb=line"), ("-vv", "-x")], ids=" ".join)
+def test_scores_are_told_at_once_and_as_if_they_had_been_run(three: Project, words: tuple[str, ...]) -> None:
+    three.run("tasks/good", "tasks/low", "--bf-job-name=mine").assert_outcomes(passed=1, failed=1)
+    told = {}
+    for name, hook in (("run", "def pytest_runtest_setup(item):\n    pass\n"), ("told", "")):
+        three.write({"conftest.py": COUNT_SETUPS + hook})
+        result = three.run("tasks/low", "tasks/good", "--bf-resume", "--junitxml=junit.xml", *words)
+        lines = [re.sub(r"\b[\d.]+s\b", "", line) for line in result.outlines if "at a time" not in line]
+        junit = re.sub(r' (?:time|timestamp)="[^"]*"', "", (three.root / "junit.xml").read_text())
+        failed = (three.root / ".pytest_cache/v/cache/lastfailed").read_text()
+        assert len((three.root / "setups.txt").read_text().split()) == (
+            0 if name == "told" else 1 + ("-x" not in words)
+        )
+        told[name] = result.ret, lines, junit, failed
+    assert told["told"] == told["run"]
+
+
+@pytest.mark.parametrize(
+    ("conftest", "words"),
+    [
+        ("import pytest\n@pytest.fixture(autouse=True, scope='session')\ndef mine():\n    pass\n", ()),
+        ("import pytest\n@pytest.fixture\ndef bf_config(bf_config):\n    return bf_config\n", ()),
+        ("def pytest_bf_rollout_result(result):\n    pass\n", ()),
+        ("def pytest_collection_modifyitems(items):\n    items[0].add_marker('xfail')\n", ()),
+        ("", ("--setup-show",)),
+    ],
+)
+def test_an_item_runs_where_somebody_would_notice_that_it_did_not(
+    three: Project, conftest: str, words: tuple[str, ...]
+) -> None:
+    three.run("tasks/good", "--bf-job-name=mine").assert_outcomes(passed=1)
+    three.write({"conftest.py": COUNT_SETUPS + conftest})
+    assert three.run("tasks/good", "--bf-resume", *words).ret == 0
+    assert (three.root / "setups.txt").read_text() == "oracle"
+
+
+def test_items_that_run_find_what_is_set_up_as_pytest_leaves_it(three: Project) -> None:
+    three.run("tasks/good", "--bf-job-name=mine", "--bf-agent=oracle,nop").assert_outcomes(passed=1, failed=1)
+    fixture = """
+        import pytest
+
+
+        @pytest.fixture(scope="package", autouse=True)
+        def package():
+            yield
+            print("package is over")
+
+
+        def test_before():
+            pass
+    """
+    three.write({"conftest.py": COUNT_SETUPS, "a/__init__.py": "", "a/test_a.py": fixture, "z/test_z.py": fixture})
+    done = three.run("a", "tasks/good", "z", "tasks/low", "--bf-resume", "--bf-agent=oracle,nop", "-rP")
+    done.assert_outcomes(passed=3, failed=3)
+    setups = (three.root / "setups.txt").read_text().split()
+    assert setups.count("test_before") == 2
+    assert setups.count("oracle") + setups.count("nop") < 4
+    done.stdout.no_fnmatch_line("*previous item was not torn down*")

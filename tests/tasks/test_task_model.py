@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from pytest_benchflow.tasks import RunHints, load_task
+from pytest_benchflow.tasks import RunHints, load_task, stamp_tree
 
 SAMPLES = {
     "none": '[metadata]\ndifficulty = "easy"\n[agent]\ntimeout_sec = 60.0\n[environment]\nmemory = "2G"\n',
@@ -211,8 +211,12 @@ def test_the_digest_covers_what_makes_the_task(make_task, write, change, same):
     task = load_task(make_task(""))
     before = task.digest()
     assert before == load_task(make_task("", name="elsewhere")).digest()
+    stamp = stamp_tree(str(task.path), "task.toml")
+    (task.path / "notes.txt").write_text("not a part of the task")
+    assert stamp_tree(str(task.path), "task.toml") == stamp
     write(task.path, change)
     assert (task.digest() == before) is same
+    assert same or stamp_tree(str(task.path), "task.toml") != stamp
 
 
 def test_the_digest_follows_its_recipe(make_task):
@@ -230,8 +234,10 @@ def test_links_count_in_the_digest(make_task):
     task = load_task(make_task("", {"environment/a": "1"}))
     (task.path / "environment/link").symlink_to("a")
     first = task.digest()
+    stamp = stamp_tree(str(task.path), "task.toml")
     (task.path / "environment/sub").symlink_to(".")
     assert task.digest() != first
+    assert stamp_tree(str(task.path), "task.toml") != stamp
 
 
 def test_a_prefix_comes_before_every_instruction(make_task):
