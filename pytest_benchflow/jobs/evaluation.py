@@ -193,7 +193,7 @@ class EvaluationResult:
 
     job_name: str
     config: EvaluationConfig
-    results: Mapping[str, RolloutResult]
+    results: Mapping[str, RolloutResult] = field(repr=False)  # asyncio.run() makes a repr of what it returns
     elapsed_sec: float
     job_dir: Path
 

@@ -209,7 +209,7 @@ class Controller:
             terminalreporter.write_line(line)
 
     def _knows(self, report: pytest.TestReport) -> bool:
-        return hasattr(report, "bf") or (self._results is not None and report.nodeid in self._results.raw)
+        return hasattr(report, "bf") or (self._results is not None and self._results.knows(report.nodeid))
 
     def _lose(self, report: pytest.TestReport) -> None:
         """Make a result for an item that failed without one, for its worker died."""
@@ -230,7 +230,7 @@ class Controller:
         """Count the rollouts that ran ahead of pytest when it was stopped: they were paid for."""
         run = existing_run(self._config)
         items = {item.nodeid: item for item in session.items if is_of_task_file(item.nodeid)}
-        known: Collection[str] = () if self._results is None else self._results.raw
+        known: Collection[str] = () if self._results is None else self._results.ids
         unreached = {*(self._expected or items)}.difference(known)
         if run is None or not run.has_job or not unreached:
             return

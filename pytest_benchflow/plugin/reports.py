@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pytest
+from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError, to_json
 
 from pytest_benchflow.plugin.outcome import judge
 from pytest_benchflow.plugin.stash import RESULT, existing_run, get_session
@@ -24,40 +28,65 @@ if TYPE_CHECKING:
 
 @dataclass
 class Results:
-    """Raw results by node id, with what pytest made of each."""
+    """Results by node id, with what pytest made of each; packed until the run is over, for there may be many."""
 
     started_at: str = ""
-    raw: dict[str, dict[str, object]] = field(default_factory=dict)
     outcomes: dict[str, str] = field(default_factory=dict)
     n_reused: int = 0
+    _packed: dict[str, bytes] = field(default_factory=dict)
+    _unscored: dict[str, tuple[bool, bool]] = field(default_factory=dict)
+    """Whether it was cancelled and whether it was skipped, of those that were either."""
+    _entries: dict[str, Entry] = field(default_factory=dict)
+
+    def knows(self, nodeid: str) -> bool:
+        """Return whether a rollout has a result."""
+        return nodeid in self.outcomes
+
+    @property
+    def ids(self) -> Collection[str]:
+        """The node ids of all rollouts that have a result."""
+        return self.outcomes.keys()
 
     def add(self, report: pytest.TestReport) -> None:
         """Take what a report of any phase says about a rollout."""
+        self._entries.clear()
         raw: dict[str, object] | None = getattr(report, "bf", None)
         if raw is not None:
-            self.raw[report.nodeid] = raw
+            self._keep(report.nodeid, raw)
             self.n_reused += getattr(report, "bf_reused", False)
             self.outcomes[report.nodeid] = "quarantined" if getattr(report, "bf_quarantine", False) else "passed"
-        if report.nodeid in self.raw and self.outcomes[report.nodeid] != "quarantined":
+            if not report.failed:  # pytest keeps its reports to the end
+                del report.bf
+        if self.outcomes.get(report.nodeid, "quarantined") != "quarantined":
             self._judge(report)
+
+    def _keep(self, nodeid: str, raw: Mapping[str, object]) -> None:
+        self._packed[nodeid] = _pack(raw)
+        self._unscored.pop(nodeid, None)
+        if raw["cancelled"] or raw["skipped"] is not None:
+            self._unscored[nodeid] = bool(raw["cancelled"]), raw["skipped"] is not None
 
     def add_unreached(self, results: Iterable[RolloutResult], quarantined: Collection[str], *, selftest: bool) -> None:
         """Take rollouts that ended, or were cancelled, before pytest came to their items."""
+        self._entries.clear()
         for result in results:
             kind = "cancelled" if result.cancelled else judge(result, must_fail=selftest and result.agent == "nop").kind
-            self.raw[result.key] = result.model_dump(mode="json")
+            self._keep(result.key, result.model_dump(mode="json"))
             self.outcomes[result.key] = "quarantined" if result.key in quarantined else kind
 
     def entries(self, order: Sequence[str]) -> list[Entry]:
         """Return the results as entries of the report, in the order of collection if it is known."""
-        from pytest_benchflow.reporting import Entry
+        if not self._entries:
+            from pytest_benchflow.reporting import Entry
 
+            self._entries = {
+                nodeid: Entry.model_validate(
+                    {"id": nodeid, "status": self.outcomes[nodeid], "result": _unpacked(packed)}
+                )
+                for nodeid, packed in self._packed.items()
+            }
         place = {nodeid: number for number, nodeid in enumerate(order)}
-
-        return [
-            Entry.model_validate({"id": nodeid, "status": self.outcomes[nodeid], "result": raw})
-            for nodeid, raw in sorted(self.raw.items(), key=lambda pair: place.get(pair[0], 0))
-        ]
+        return [entry for _, entry in sorted(self._entries.items(), key=lambda pair: place.get(pair[0], 0))]
 
     def report(self, order: Sequence[str], *, exit_status: int, job_dir: str | None, finished_at: str) -> Report:
         """Return the report of the run."""
@@ -76,43 +105,62 @@ class Results:
 
     def notes(self) -> list[str]:
         """Return what there is to know of the rollouts, each thing once, the most common first."""
-        counts = Counter(note for raw in self.raw.values() for note in cast("list[str]", raw["notes"]))
+        results = [entry.result for entry in self.entries(())]
+        counts = Counter(note for result in results for note in result.notes)
         reused = (
-            [f"{self.n_reused} of {len(self.raw)} scores are of an earlier run of this job"] if self.n_reused else []
+            [f"{self.n_reused} of {len(results)} scores are of an earlier run of this job"] if self.n_reused else []
         )
         return (
             reused
-            + self._integrity_notes()
+            + _integrity_notes(self.entries(()))
             + [f"{note} ({count} rollouts)" if count > 1 else note for note, count in counts.most_common()]
         )
 
-    def _integrity_notes(self) -> list[str]:
-        """Return a line for each rollout that tripped a defence, and one for opt-outs that were used."""
-        lines = []
-        for nodeid, raw in self.raw.items():
-            if found := cast("list[dict[str, str]]", raw.get("integrity") or []):
-                texts = list(dict.fromkeys(finding["message"] for finding in found))
-                more = f" (and {len(texts) - 1} more)" if len(texts) > 1 else ""
-                lines.append(f"integrity: {nodeid}: {texts[0]}{more}")
-        counts = Counter(
-            ", ".join(off) for raw in self.raw.values() if (off := cast("list[str]", raw["hardening_off"]))
-        )
-        return lines + [f"[verifier.hardening] {keys}: off in {count} rollouts" for keys, count in counts.items()]
-
     def job_directory(self) -> str | None:
         """Return where the results are, None if there are none."""
-        directory = next((raw["rollout_dir"] for raw in self.raw.values() if raw["rollout_dir"]), None)
-        return str(directory).rpartition("/")[0] if directory else None
+        directories = (entry.result.rollout_dir for entry in self.entries(()))
+        directory = next((each for each in directories if each is not None), None)
+        return None if directory is None else str(directory.parent)
 
     def _judge(self, report: pytest.TestReport) -> None:
         if report.skipped:
-            if self.raw[report.nodeid]["cancelled"]:
+            is_cancelled, is_skipped = self._unscored.get(report.nodeid, (False, False))
+            if is_cancelled:
                 self.outcomes[report.nodeid] = "cancelled"
                 return
-            ran = self.raw[report.nodeid]["skipped"] is None
+            ran = not is_skipped
             self.outcomes[report.nodeid] = "failed" if ran and hasattr(report, "wasxfail") else "skipped"
         elif report.failed:
             self.outcomes[report.nodeid] = "failed" if report.when == "call" else "error"
+
+
+def _pack(raw: Mapping[str, object]) -> bytes:
+    try:
+        return to_json(raw, inf_nan_mode="constants")
+    except PydanticSerializationError:  # half a character, as agents send them
+        return json.dumps(raw).encode()
+
+
+def _unpacked(packed: bytes) -> RolloutResult:
+    from pytest_benchflow.rollout import RolloutResult
+
+    try:
+        return RolloutResult.model_validate_json(packed)
+    except ValidationError:
+        return RolloutResult.model_validate(json.loads(packed))
+
+
+def _integrity_notes(entries: Iterable[Entry]) -> list[str]:
+    """Return a line for each rollout that tripped a defence, and one for opt-outs that were used."""
+    lines: list[str] = []
+    opted_out: Counter[str] = Counter()
+    for entry in entries:
+        texts = list(dict.fromkeys(finding.message for finding in entry.result.integrity))
+        more = f" (and {len(texts) - 1} more)" if len(texts) > 1 else ""
+        lines += [f"integrity: {entry.id}: {text}{more}" for text in texts[:1]]
+        if entry.result.hardening_off:
+            opted_out[", ".join(entry.result.hardening_off)] += 1
+    return lines + [f"[verifier.hardening] {keys}: off in {count} rollouts" for keys, count in opted_out.items()]
 
 
 _OURS = Path(__file__).parent
@@ -149,7 +197,17 @@ def add_properties(item: pytest.Item, result: RolloutResult) -> None:
         "bf_task_digest": result.task_digest,
         "bf_rollout_dir": result.rollout_dir and str(result.rollout_dir),
     }
-    item.user_properties += [(key, value) for key, value in facts.items() if value is not None]
+    item.user_properties += [_pair(key, value) for key, value in facts.items() if value is not None]
+
+
+def _pair(key: str, value: object) -> tuple[str, object]:
+    """Return a property; thousands of rollouts have the same agent, and pytest keeps all reports to the end."""
+    return _same_pair(key, value) if type(value) is str else (key, value)
+
+
+@lru_cache(maxsize=1024)
+def _same_pair(key: str, value: str) -> tuple[str, object]:
+    return key, value
 
 
 def _other_rewards(rewards: Mapping[str, float]) -> dict[str, float]:

@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
 from pathlib import Path
@@ -160,6 +160,8 @@ class Ahead:
 def rollouts_in_flight(session: pytest.Session, run: BenchSession) -> Iterator[None]:
     """Keep the engine busy with the selected items while pytest goes through them, and stop it at the end."""
     items = [item for item in session.items if isinstance(item, RolloutItem)]
+    if items:
+        run.config.pluginmanager.register(_Release(), "benchflow-release")
     try:
         with _sigterm_interrupts():
             plan_run(run, items)
@@ -189,6 +191,19 @@ def rollouts_in_flight(session: pytest.Session, run: BenchSession) -> Iterator[N
         run.close()
         if items:
             _settle_memory()
+
+
+class _Release:
+    """Lets go of the result of each item, once no rerun can ask for it: pytest keeps its items to the end."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Let go of it after the last report."""
+        try:
+            return (yield)
+        finally:
+            if RESULT in item.stash:
+                del item.stash[RESULT]
 
 
 def result_for(run: BenchSession, request: pytest.FixtureRequest) -> RolloutResult:

@@ -393,6 +393,7 @@ class BenchSession:
             return
         if "index" in self.__dict__:
             self.index.save()
+            del self.index  # thousands of tasks are a few megabytes, and nobody asks again
         if "task_warnings" in self.__dict__:
             self.task_warnings.tell()
 
