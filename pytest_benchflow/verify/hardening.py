@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import posixpath
+import shlex
 import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,8 +21,8 @@ from pytest_benchflow.core.text import one_line
 from pytest_benchflow.sandboxes import OWN_ENV, exec_checked
 from pytest_benchflow.verify.hidden_tests import HiddenTests, read_hidden_tests
 from pytest_benchflow.verify.installed import decide_packages
-from pytest_benchflow.verify.integrity import Finding
-from pytest_benchflow.verify.links import aliases, candidates_of_aliases
+from pytest_benchflow.verify.integrity import Finding, bounded
+from pytest_benchflow.verify.links import aliases, candidates_of_aliases, decide_end, leads_to_system
 from pytest_benchflow.verify.pins import Ownership, pinned
 from pytest_benchflow.verify.plan import Context, Plan
 from pytest_benchflow.verify.policy import decide
@@ -36,16 +37,22 @@ if TYPE_CHECKING:
 _TIMEOUT_SEC = 180.0
 _SOLUTION_CHARS = 1 << 20
 _MOST_ALIASES_DEEP = 4
-# One that leads to a directory around it can have no copy of that.
+# One that leads to a directory around it can have no copy of that; nor one that leads out by other links.
 _COPY_LINKED = r"""
 while IFS= read -r -d '' p; do
-  [ -L "$p" ] && [ -d "$p" ] || continue
-  t=$(readlink -f -- "$p") || exit 1
+  [ -L "$p" ] || continue
+  t=$(readlink -f -- "$p") || t=
   rm -f -- "$p" || exit 1
+  case $t/ in {top}*) ;; *) continue ;; esac
   case $p/ in
-    "${t%/}"/*) mkdir -- "$p" ;;
-    *) cp -a -- "$t" "$p" ;;
+    "${{t%/}}"/*) mkdir -- "$p" ;;
+    *) [ ! -d "$t" ] && [ ! -f "$t" ] || cp -a -- "$t" "$p" ;;
   esac || exit 1
+done
+"""
+_ENDS_OF_LINKS = r"""
+while IFS= read -r -d '' p; do
+  readlink -m -- "$p" 2>/dev/null || readlink -f -- "$p" || echo
 done
 """
 _TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108
@@ -150,7 +157,7 @@ class Guard:
             return []
         plan = await self._clean_system(step)
         self._read = tuple(plan.read)
-        return [finding.model_copy(update={"step": step.name}) for finding in plan.findings]
+        return [finding.model_copy(update={"step": step.name}) for finding in bounded(plan.findings)]
 
     async def clean(self, step: TaskStep, *, round: int | None = None) -> list[Finding]:
         """Take away what the agent put in the verifier's way, and return what that was; no program of its runs."""
@@ -165,11 +172,13 @@ class Guard:
             await self._replace_aliases(found)
             after = await self._scan_after(step, before)
         plan = decide(before, after, context)
+        if not self._is_trusted and self.hardening.does("remove_links"):
+            await self._look_behind(leads_to_system(before, after, context), plan)
         restored = await self._restored(after, context, plan)
         self._ignores_hooks = plan.ignores_hooks
         await self._carry_out(plan)
         await self._custody_restore(restored)
-        return [finding.model_copy(update={"step": step.name, "round": round}) for finding in plan.findings]
+        return [finding.model_copy(update={"step": step.name, "round": round}) for finding in bounded(plan.findings)]
 
     async def _restored(self, after: Scan, context: Context, plan: Plan) -> list[str]:
         """Return what the image has to give back; what has been added to its packages is added to the plan."""
@@ -215,12 +224,28 @@ class Guard:
         """Put copies of directories in the place of links to them, so that they hold nothing under another name."""
         await exec_checked(
             self.sandbox,
-            _COPY_LINKED,
+            _COPY_LINKED.format(top=shlex.quote(self.sandbox.workdir.rstrip("/") + "/")),
             "replace links by what they lead to",
             cwd="/",
             stdin=b"".join(_bytes(path) + b"\0" for path in paths),
             timeout_sec=_TIMEOUT_SEC,
         )
+
+    async def _look_behind(self, links: Sequence[str], plan: Plan) -> None:
+        """Follow links through directories of the system, where an agent may have put others."""
+        links = [path for path in links if path not in plan.remove and "\n" not in path]
+        if not links:
+            return
+        done = await exec_checked(
+            self.sandbox,
+            _ENDS_OF_LINKS,
+            "follow links",
+            cwd="/",
+            stdin=b"".join(_bytes(path) + b"\0" for path in links),
+            timeout_sec=_TIMEOUT_SEC,
+        )
+        for path, end in zip(links, done.stdout.split("\n"), strict=False):
+            decide_end(path, end, plan)
 
     async def _custody_restore(self, paths: Sequence[str]) -> None:
         if paths:
@@ -396,6 +421,8 @@ class Guard:
             imports=tests.imports,
             own_modules=tests.own_modules,
             places=tests.places,
+            brought=tests.names,
+            copies=tests.copies,
             is_copy=not self.users,
             programs=self._programs,
             path=tuple(self._before.env.get("PATH", "").split(":")),

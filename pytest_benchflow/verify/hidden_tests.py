@@ -7,15 +7,20 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 _MOST_FILES = 200
+_MOST_NAMES = 5000
 _MAX_CHARS = 1 << 20
 _ASSIGNMENT = re.compile(r"^\s*(?:export\s+|readonly\s+|local\s+)?(\w+)=[\"']?([^\s\"'`()]+)", re.MULTILINE)
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?::?[-=]([^}]*))?\})")
 _CHANGES_DIRECTORY = re.compile(r"(?:^|[;&|({\s])(?:cd|pushd|-C)\s+[\"']?([\w./@+-]+)")
 _PLACES = re.compile(r"^.*\b(?:cp|mv|ln|install|rsync|tar|unzip|pytest|unittest|shutil|copy\w*)\b.*$", re.MULTILINE)
 _WORD = re.compile(r"[\w.@+/-]*/[\w.@+/-]*")
+_COPY = re.compile(r"\b(?:cp|mv|install|ln|rsync)\s+([^\n;&|<>()]+)")
+_OUTPUT = re.compile(r"(?<![<0-9&])>{1,2}\s*([\w./@+-]+)")
+_COPY_IN_PYTHON = re.compile(r"\b(?:copy\w*|move|rename|replace)\(\s*[\"']([^\"'\n]+)[\"']\s*,\s*[\"']([^\"'\n]+)[\"']")
 _IMPORT = re.compile(
     r"^\s*(?:import|from)\s+(\w+)|-c\s+[\"']\s*(?:import|from)\s+(\w+)|;\s*import\s+(\w+)", re.MULTILINE
 )
@@ -33,6 +38,10 @@ class HiddenTests:
     """Where they may be when they start programs."""
     places: frozenset[str] = frozenset()
     """Directories that they name where they copy or run something."""
+    names: frozenset[str] = frozenset()
+    """Names of all their files."""
+    copies: frozenset[str] = frozenset()
+    """Where they copy or write something of theirs: files, and directories that get files of their names."""
 
 
 def read_hidden_tests(directories: Iterable[Path], script: str, workdir: str) -> HiddenTests:
@@ -41,17 +50,42 @@ def read_hidden_tests(directories: Iterable[Path], script: str, workdir: str) ->
     own: set[str] = set()
     homes: dict[str, None] = {}
     places: set[str] = set()
+    names: set[str] = set()
+    copies: set[str] = set()
     for directory in directories:
+        names |= {path.name for path in islice(directory.rglob("*"), _MOST_NAMES)}
         for path in sorted(directory.rglob("*.py"))[:_MOST_FILES]:
             own.add(path.stem)
             imports.update(_imports_of_module(path))
+            pairs = _COPY_IN_PYTHON.findall(_text(path))
+            copies |= {posixpath.normpath(posixpath.join(workdir, end)) for _, end in pairs}
         for path in (directory / script, *sorted(directory.rglob("*.sh"))[:_MOST_FILES]):
             text = _text(path)
             imports |= {next(filter(None, names)) for names in _IMPORT.findall(text)}
             plain = _without_variables(text)
             homes |= dict.fromkeys(_directories(plain, workdir))
-            places |= {place for line in _PLACES.findall(plain) for place in _places(line, [workdir, *homes])}
-    return HiddenTests(frozenset(imports), frozenset(own), tuple(homes), frozenset(places))
+            tops = [workdir, *homes]
+            copies |= {posixpath.normpath(posixpath.join(top, end)) for end in _ends(plain) for top in tops}
+            places |= {place for line in _PLACES.findall(plain) for place in _places(line, tops)}
+    return HiddenTests(
+        imports=frozenset(imports),
+        own_modules=frozenset(own),
+        directories=tuple(homes),
+        places=frozenset(places),
+        names=frozenset(names),
+        copies=frozenset(copies),
+    )
+
+
+def _ends(script: str) -> Iterator[str]:
+    """Yield where a script copies files to, or writes what it reads of its own files."""
+    for words in _COPY.findall(script):
+        paths = [word for word in words.split() if not word.startswith("-")]
+        if len(paths) > 1:
+            yield paths[-1]
+    for line in script.splitlines():
+        if "/tests/" in line or "/verifier/" in line:
+            yield from _OUTPUT.findall(line)
 
 
 def _text(path: Path) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from pytest_benchflow.core.text import one_line
+
+_MOST_OF_A_KIND = 50
 
 FindingKind = Literal[
     "planted_file",
@@ -36,6 +39,20 @@ class Finding(BaseModel):
     round: int | None = Field(
         default=None, description="the round of a user's loop, from 1; None is the final verification"
     )
+
+
+def bounded(findings: Iterable[Finding]) -> list[Finding]:
+    """Return findings with at most so many of a kind; an agent may give reason for any number of them."""
+    kept: list[Finding] = []
+    counts: Counter[FindingKind] = Counter()
+    for finding in findings:
+        counts[finding.kind] += 1
+        if counts[finding.kind] <= _MOST_OF_A_KIND:
+            kept.append(finding)
+    for kind, count in counts.items():
+        if count > _MOST_OF_A_KIND:
+            kept.append(Finding(kind=kind, message=f"and {count - _MOST_OF_A_KIND} more of this kind"))
+    return kept
 
 
 def listed_findings(findings: Iterable[Finding], limit: int = 3) -> str:

@@ -17,8 +17,9 @@ _NOT_SCANNED = re.compile(r"/node_modules/|\.git/(?:objects|refs)/")
 _MEANINGFUL = re.compile(
     r"/(?:\.git|node_modules|(?:site|dist)-packages|[^/]+\.(?:dist|egg)-info)$|\.git/", re.IGNORECASE
 )
+_MOST_LINKS = 40
 _HIDDEN = ("/tests", "/verifier", "/solution", "/oracle", "/logs", "/proc", "/root")
-_HARMLESS_TARGETS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin"})
+_OUTPUTS = frozenset({"/dev/stdout", "/dev/stderr"})
 
 
 def candidates_of_aliases(before: Scan, after: Scan, context: Context) -> list[str]:
@@ -46,6 +47,29 @@ def aliases(
         or (_NOT_SCANNED.search(resolved(path, after.links) + "/") and not _NOT_SCANNED.search(path))
         or any(f"{place}/".startswith(f"{path}/") for place in (*context.tops, *context.programs))
     ]
+
+
+def leads_to_system(before: Scan, after: Scan, context: Context) -> list[str]:
+    """Return links that are new in the workspace and lead into directories of the system, which no scan looks into."""
+    top = context.workdir.rstrip("/") + "/"
+    return [
+        path
+        for path, target in sorted(after.links.items())
+        if path.startswith(top) and before.links.get(path) != target and is_of_system(resolved(path, after.links))
+    ]
+
+
+def decide_end(path: str, end: str, plan: Plan) -> None:
+    """Take away a link that leads to what is hidden by way of others that no scan has seen; "" is nowhere."""
+    if end and not is_hidden(end):
+        return
+    plan.drop(path)
+    plan.report("escaping_link", f"{path} was a link to {end or 'nowhere'}, and was removed", path)
+
+
+def is_hidden(path: str) -> bool:
+    """Return whether a path is where only a verifier has anything."""
+    return any(f"{path}/".startswith(f"{place}/") for place in _HIDDEN)
 
 
 def parents(path: str) -> Iterator[str]:
@@ -81,16 +105,22 @@ def decide_links(before: Scan, after: Scan, context: Context, plan: Plan) -> Non
         if not path.startswith(top) or top == "/" or before.links.get(path) == target:
             continue
         end = resolved(path, after.links)
-        if end == context.workdir or f"{end}/".startswith(top) or end in _HARMLESS_TARGETS:
+        if context.is_brought(path) or context.is_brought(end):
+            plan.drop(path)  # what the tests copy to one of the two would be the other as well
             continue
-        is_hidden = any(f"{end}/".startswith(f"{place}/") for place in _HIDDEN)
-        if not is_hidden and is_of_system(end):
+        if end == context.workdir or f"{end}/".startswith(top) or end == "/dev/null":
             continue
-        if not is_hidden and end in context.prose:
+        if end in _OUTPUTS and _IS_LOG.search(path):
+            continue
+        hidden = is_hidden(end)
+        if not hidden and (is_of_system(end) or end in context.prose):
             continue
         plan.drop(path)
-        if is_hidden:
+        if hidden:
             plan.report("escaping_link", f"{path} was a link to {end}, and was removed", path)
+
+
+_IS_LOG = re.compile(r"(?:\.log|\.err|\.out|\blogs?/[^/]+)$|/log[^/]*$")
 
 
 def _decide_shared_files(before: Scan, after: Scan, context: Context, plan: Plan) -> None:
@@ -98,7 +128,8 @@ def _decide_shared_files(before: Scan, after: Scan, context: Context, plan: Plan
     top = context.workdir.rstrip("/") + "/"
     inside = {inode for path, inode in after.shared.items() if path.startswith(top)}
     for path, inode in after.shared.items():
-        if path.startswith(TEMPORARY) and not path.startswith(top) and inode in inside:
+        is_scratch = path.startswith(TEMPORARY) and not path.startswith(top)
+        if inode in inside and (is_scratch or (context.is_brought(path) and path not in before.shared)):
             plan.drop(path)
     if re.search(r"\b(?:pipes?|fifos?)\b", context.prose, re.IGNORECASE) is None:
         for path in after.pipes - before.pipes:
@@ -110,14 +141,23 @@ def is_of_system(path: str) -> bool:
 
 
 def resolved(path: str, links: Mapping[str, str]) -> str:
-    """Return where a path leads, by the links that are known."""
-    for _ in range(40):
-        for step in (*reversed([*parents(path)]), path):
-            if step in links:
-                target = posixpath.join(posixpath.dirname(step), links[step])
-                path = posixpath.normpath(target + path[len(step) :])
-                path = "/" + path.lstrip("/")
-                break
-        else:
-            return path
-    return "/proc"  # a ring of links leads nowhere that a verifier should follow
+    """Return where a path leads, by the links that are known, each as the kernel follows it."""
+    left = path.split("/")[::-1]
+    at: list[str] = []
+    followed = 0
+    while left:
+        part = left.pop()
+        if part in ("", "."):
+            continue
+        if part == "..":
+            at[-1:] = []
+            continue
+        if (target := links.get("/".join(["", *at, part]))) is None:
+            at.append(part)
+            continue
+        if (followed := followed + 1) > _MOST_LINKS:
+            return "/proc"  # a ring of links leads nowhere that a verifier should follow
+        if target.startswith("/"):
+            at = []
+        left += target.split("/")[::-1]
+    return "/" + "/".join(at)

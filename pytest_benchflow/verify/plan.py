@@ -41,6 +41,10 @@ class Context:
     """Names of modules that the tests bring along."""
     places: frozenset[str] = frozenset()
     """Directories that the tests name where they copy or run something: tests may come to stand in them."""
+    brought: frozenset[str] = frozenset()
+    """Names of files that the tests bring along."""
+    copies: frozenset[str] = frozenset()
+    """Where the tests copy files to."""
     is_copy: bool = False
     """Whether the workspace is a copy in another sandbox, where links into the system did not come along."""
     programs: tuple[str, ...] = ()
@@ -65,6 +69,11 @@ class Context:
             return True
         parts = directory.removeprefix(top).split("/")
         return any(re.fullmatch(r"tests?|test_\w+|\w+_tests?", part) for part in parts)
+
+    def is_brought(self, path: str) -> bool:
+        """Return whether the tests copy one of their files to a path, as far as one can see."""
+        directory, name = posixpath.split(path)
+        return path in self.copies or (name in self.brought and directory in self.copies)
 
     def asks_for(self, name: str) -> bool:
         """Return whether the instruction or the solution speaks of `NAME.py`, or of a package `NAME/`."""
