@@ -11,7 +11,7 @@ import io
 import posixpath
 import shlex
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -27,7 +27,8 @@ from pytest_benchflow.verify.pins import Ownership, pinned
 from pytest_benchflow.verify.plan import Context, Plan
 from pytest_benchflow.verify.policy import decide
 from pytest_benchflow.verify.scan import Baseline, Scan, ScannedFile, scan
-from pytest_benchflow.verify.system import SystemPlan, decide_system
+from pytest_benchflow.verify.spoiled import spoiled_error
+from pytest_benchflow.verify.system import SystemPlan, decide_system, shadowing_libraries
 from pytest_benchflow.verify.verifier import FRESH_HOME
 
 if TYPE_CHECKING:
@@ -54,6 +55,52 @@ _ENDS_OF_LINKS = r"""
 while IFS= read -r -d '' p; do
   readlink -m -- "$p" 2>/dev/null || readlink -f -- "$p" || echo
 done
+"""
+# Patterns have no blanks that would split them; what is no pattern matches itself.
+_REMOVE_HIDING = r"""
+IFS=
+while read -r -d '' p && read -r -d '' g; do
+  if [ -z "$g" ]; then
+    [ -L "$p" ] || continue
+  else
+    hidden=($g)
+    [ -e "${hidden[0]}" ] || continue
+  fi
+  rm -rf -- "$p" && printf '%s\0' "$p" || exit 1
+done
+exit 0
+"""
+# A library comes back under its name as long as the file is there that says so.
+_REMOVE_LIBRARIES = r"""
+while IFS= read -r -d '' p; do
+  t=$(readlink -f -- "$p")
+  rm -f -- "$p" || exit 1
+  [ "${t%/*}" != "${p%/*}" ] || rm -f -- "$t"
+done
+"""
+_MOST_RELINKS = 4
+# In a container /dev belongs to the one who is root there, and no engine tells what has changed.
+_DEVICES = r"""
+while read -r name major minor; do
+  [ "$(stat -c '%F %t:%T' "/dev/$name" 2>/dev/null)" = "character special file $major:$minor" ] && continue
+  rm -rf "/dev/$name" && mknod -m 666 "/dev/$name" c "$major" "$minor" || exit 1
+done <<'END'
+null 1 3
+zero 1 5
+full 1 7
+random 1 8
+urandom 1 9
+tty 5 0
+END
+while read -r name target; do
+  case $(readlink "/dev/$name") in "$target" | "${target#/proc/self/}") continue ;; esac
+  rm -rf "/dev/$name" && ln -s "$target" "/dev/$name" || exit 1
+done <<'END'
+fd /proc/self/fd
+stdin /proc/self/fd/0
+stdout /proc/self/fd/1
+stderr /proc/self/fd/2
+END
 """
 _TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108
 #: Programs that start others for whoever asks; what they start would outlive every killing.
@@ -222,29 +269,17 @@ class Guard:
 
     async def _replace_aliases(self, paths: Sequence[str]) -> None:
         """Put copies of directories in the place of links to them, so that they hold nothing under another name."""
-        await exec_checked(
-            self.sandbox,
-            _COPY_LINKED.format(top=shlex.quote(self.sandbox.workdir.rstrip("/") + "/")),
-            "replace links by what they lead to",
-            cwd="/",
-            stdin=b"".join(_bytes(path) + b"\0" for path in paths),
-            timeout_sec=_TIMEOUT_SEC,
-        )
+        script = _COPY_LINKED.format(top=shlex.quote(self.sandbox.workdir.rstrip("/") + "/"))
+        words = b"".join(_bytes(path) + b"\0" for path in paths)
+        await self._run("replace links by what they lead to", script, words)
 
     async def _look_behind(self, links: Sequence[str], plan: Plan) -> None:
         """Follow links through directories of the system, where an agent may have put others."""
         links = [path for path in links if path not in plan.remove and "\n" not in path]
         if not links:
             return
-        done = await exec_checked(
-            self.sandbox,
-            _ENDS_OF_LINKS,
-            "follow links",
-            cwd="/",
-            stdin=b"".join(_bytes(path) + b"\0" for path in links),
-            timeout_sec=_TIMEOUT_SEC,
-        )
-        for path, end in zip(links, done.stdout.split("\n"), strict=False):
+        ends = await self._run("follow links", _ENDS_OF_LINKS, b"".join(_bytes(path) + b"\0" for path in links))
+        for path, end in zip(links, ends.split("\n"), strict=False):
             decide_end(path, end, plan)
 
     async def _custody_restore(self, paths: Sequence[str]) -> None:
@@ -310,37 +345,59 @@ class Guard:
         await self._custody.restore_files([*plan.restore, *first])
         added = {change.path for change in changes if change.kind == "added"}
         removed = [path for path in plan.remove if path not in plan.restore or path in added]
-        if removed or plan.relinks:
-            removal = b"\0".join(map(_bytes, removed))
-            script = "xargs -0 rm -rf -- || exit 1\n" + ("ldconfig 2>/dev/null || :\n" if plan.relinks else "")
-            await exec_checked(
-                self.sandbox, script, "remove what the agent added", cwd="/", stdin=removal, timeout_sec=_TIMEOUT_SEC
-            )
+        await self._run("make devices anew", _DEVICES)
+        if removed:
+            await self._remove(removed)
+        if plan.hiding or plan.links:
+            await self._remove_hiding(plan)
+        if plan.relinks:
+            await self._relink(self._context(step), plan)
         return plan
+
+    async def _run(self, purpose: str, script: str, stdin: bytes | None = None) -> str:
+        """Run something of ours after the agent, whose fault it is if that fails."""
+        done = await exec_checked(
+            self.sandbox, script, purpose, cwd="/", stdin=stdin, timeout_sec=_TIMEOUT_SEC, error=spoiled_error
+        )
+        return done.stdout
+
+    async def _remove(self, paths: Iterable[str]) -> None:
+        removal = b"\0".join(map(_bytes, dict.fromkeys(paths)))
+        await self._run("remove what the agent added", "xargs -0 rm -rf --", removal)
+
+    async def _remove_hiding(self, plan: SystemPlan) -> None:
+        """Remove what stands before something of the image's, which only the sandbox can tell."""
+        asked = [(path, pattern) for path, patterns in plan.hiding.items() for pattern in patterns]
+        asked += [(path, "") for path in plan.links]
+        words = b"".join(_bytes(word) + b"\0" for pair in asked for word in pair)
+        for path in filter(
+            None, (await self._run("remove what stands before others", _REMOVE_HIDING, words)).split("\0")
+        ):
+            message = f"{path} was taken before what the image has, and was removed"
+            plan.findings.append(Finding(kind="system_file", message=message, paths=[path]))
+
+    async def _relink(self, context: Context, plan: SystemPlan) -> None:
+        """Make the loader's cache anew, without libraries that come before those of the image, whose cache is back."""
+        own = await self._run("read the loader's cache", "ldconfig -p 2>/dev/null || :")
+        for _ in range(_MOST_RELINKS):
+            now = await self._run("make the loader's cache", "ldconfig 2>/dev/null; ldconfig -p 2>/dev/null || :")
+            if not (before := shadowing_libraries(own, now, context)):
+                return
+            names = b"".join(_bytes(path) + b"\0" for path in before)
+            await self._run("remove libraries", _REMOVE_LIBRARIES, names)
+            for path in before:
+                message = f"{path} was loaded in place of the image's own library; removed"
+                plan.findings.append(Finding(kind="system_file", message=message, paths=[path]))
 
     async def _carry_out(self, plan: Plan) -> None:
         if plan.is_empty:
             return
         # The list of users is needed to run anything.
         gone = [path for path in (*plan.remove, *plan.write, *plan.link) if path != "/etc/passwd"]
-        removal = b"\0".join(map(_bytes, dict.fromkeys(gone)))
-        await exec_checked(
-            self.sandbox,
-            "xargs -0 rm -rf --",
-            "remove what the agent added",
-            cwd="/",
-            stdin=removal,
-            timeout_sec=_TIMEOUT_SEC,
-        )
+        await self._remove(gone)
         if plan.write or plan.link:
-            await exec_checked(
-                self.sandbox,
-                "tar -xpf - -C /",
-                "put back what the agent changed",
-                cwd="/",
-                stdin=_packed(plan.write, plan.link),
-                timeout_sec=_TIMEOUT_SEC,
-            )
+            packed = _packed(plan.write, plan.link)
+            await self._run("put back what the agent changed", "tar -xpf - -C /", packed)
 
     async def _ids(self, user: str | int | None) -> tuple[int, int]:
         done = await self.sandbox.exec(

@@ -65,24 +65,28 @@ class Image:
         ]
 
     def _changes(self, directory: str, path: str) -> Iterator[FileChange]:
-        try:
-            entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
-        except OSError:
-            return
-        for entry in entries:
-            inside = f"{path}/{entry.name}"
-            own = self.find(inside)
-            if _is_whiteout(entry.path):
-                if own is not None:
-                    yield FileChange(inside, "deleted")
-            elif entry.is_dir(follow_symlinks=False):
-                if own is None or not os.path.isdir(own) or os.path.islink(own):
-                    yield FileChange(inside, "changed" if own else "added")
-                elif _is_opaque(entry.path):
-                    yield FileChange(inside, "changed")
-                yield from self._changes(entry.path, inside)
-            else:
-                yield FileChange(inside, "added" if own is None else "changed")
+        # No recursion: an agent decides how deep directories are.
+        left = [(directory, path)]
+        while left:
+            directory, path = left.pop()
+            try:
+                entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
+            except OSError:
+                continue
+            for entry in entries:
+                inside = f"{path}/{entry.name}"
+                own = self.find(inside)
+                if _is_whiteout(entry.path):
+                    if own is not None:
+                        yield FileChange(inside, "deleted")
+                elif entry.is_dir(follow_symlinks=False):
+                    if own is None or not os.path.isdir(own) or os.path.islink(own):
+                        yield FileChange(inside, "changed" if own else "added")
+                    elif _is_opaque(entry.path):
+                        yield FileChange(inside, "changed")
+                    left.append((entry.path, inside))
+                else:
+                    yield FileChange(inside, "added" if own is None else "changed")
 
     def _all_below(self, path: str) -> Iterator[str]:
         """Yield a file, or all files of a directory, whichever layers they are in."""
