@@ -423,11 +423,12 @@ class StepRun:
         if guard is not None and (not guard.is_watching or self.step.verifier.service != MAIN):
             guard = None
         hardening = self.step.verifier.hardening
+        pins = guard.environment(settled=settles) if guard else {}
         return Verifier(
             sandbox=service_of(sandbox, self.step.verifier.service),
             step=self.step,
             target=self.task.tests_target,
-            env={**(guard.environment() if guard else {}), **verifier_env(self.task, self.step, self.config)},
+            env={**pins, **verifier_env(self.task, self.step, self.config)},
             owner=guard.verifier_owner if guard and hardening.does("protect_logs") else None,
             settle=guard.settle if guard and settles else None,
             timeout_sec=verifier_limit(self.step, self.config),

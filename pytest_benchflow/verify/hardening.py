@@ -139,6 +139,10 @@ class Guard:
     _read: tuple[str, ...] = field(default=(), init=False)
     _hidden_tests: dict[str | None, HiddenTests] = field(default_factory=dict, init=False)
     _ignores_hooks: bool = field(default=False, init=False)
+    _user_base: str | None = field(default=None, init=False)
+    """Where the packages are that the image installed for the verifier's user, as long as they are the image's."""
+    _guards_site: bool = field(default=False, init=False)
+    """Whether these are the agent's to change, and have to be put back."""
 
     @property
     def is_watching(self) -> bool:
@@ -156,7 +160,7 @@ class Guard:
             return
         self._verifier = await self._ids(step.verifier.user)
         names = [str(user.name) for user in self.users if user.name is not None]
-        baseline = Baseline(names, self._places)
+        baseline = Baseline(names, self._places, self._verifier[0])
         self._before = before = await scan(self.sandbox, roots=self._roots, tops=self._tops(step), baseline=baseline)
         self._uids = tuple(self._uid(user, before) for user in self.users)
         ownership = self._ownership
@@ -165,8 +169,27 @@ class Guard:
         path += [f"{posixpath.dirname(file)}/bin" for file in before.files if file.endswith("/pyvenv.cfg")]
         entries = [entry.rstrip("/") for entry in path if entry.startswith("/")]
         self._programs = tuple(entry for entry in dict.fromkeys(entries) if ownership.is_agents(entry))
-        if self._may_change_system or (self.lists_changes and self._has_custody):
-            self._changed_before = frozenset(change.path for change in await self._custody.changes())
+        self._watch_user_site(before, ownership)
+        if self._may_change_system or self._guards_site or (self.lists_changes and self._has_custody):
+            changes = await self._custody.changes()
+            self._changed_before = frozenset(change.path for change in changes)
+            if self._guards_site and any(change.kind == "added" for change in self._of_site(changes)):
+                # The image cannot give back what came after it.
+                self._user_base, self._guards_site = None, False
+
+    def _of_site(self, changes: Sequence[FileChange]) -> list[FileChange]:
+        return [change for change in changes if change.path.startswith(f"{self._user_base}/lib/")]
+
+    def _watch_user_site(self, before: Scan, ownership: Ownership) -> None:
+        """Decide whether the verifier may use what the image installed for its user."""
+        bases = {site.rpartition("/lib/")[0] for site in before.sites}
+        if len(bases) != 1:
+            return
+        if 0 in self._uids or any(map(ownership.is_agents, before.sites)):
+            if not (self._has_custody and self.hardening.does("pin_environment")):
+                return
+            self._guards_site = True
+        self._user_base = bases.pop()
 
     def adopt(self, other: Guard) -> None:
         """Take for the task's own what was in another sandbox before its agent."""
@@ -200,11 +223,27 @@ class Guard:
 
     async def restore_system(self, step: TaskStep) -> list[Finding]:
         """Put back what an agent that was root changed in the system, before any program of it is run."""
-        if self._before is None or not self._may_change_system:
+        if self._before is None:
+            return []
+        if self._guards_site:
+            await self._restore_site()
+        if not self._may_change_system:
             return []
         plan = await self._clean_system(step)
         self._read = tuple(plan.read)
         return [finding.model_copy(update={"step": step.name}) for finding in bounded(plan.findings)]
+
+    async def _restore_site(self) -> None:
+        """Put back the packages of the verifier's user, which are the agent's to change too."""
+        changes = self._of_site(await self._custody.changes())
+        added = [change.path for change in changes if change.kind == "added"]
+        await self._custody_restore([change.path for change in changes if change.kind != "added"])
+        await self._remove(added)
+        sites = self._before.sites if self._before else ()
+        check = " && ".join(f'[ "$(cd -P {shlex.quote(site)} && pwd)" = {shlex.quote(site)} ]' for site in sites)
+        done = await self.sandbox.exec(check, user=0, cwd="/", env=OWN_ENV, timeout_sec=_TIMEOUT_SEC)
+        if done.return_code:
+            self._user_base = None
 
     async def clean(self, step: TaskStep, *, round: int | None = None) -> list[Finding]:
         """Take away what the agent put in the verifier's way, and return what that was; no program of its runs."""
@@ -232,11 +271,14 @@ class Guard:
         if not self._has_custody:
             return []
         archives = self._archives if self.hardening.does("remove_shadows") else ()
-        looks = bool(after.fresh) and self.hardening.does("restore_config")
+        # What was just put back is fresh too.
+        top = f"{self._user_base}/lib/" if self._guards_site else None
+        fresh = [path for path in after.fresh if top is None or not path.startswith(top)]
+        looks = bool(fresh) and self.hardening.does("restore_config")
         if not (looks or plan.restore or archives):
             return []
         changes = await self._custody.changes()
-        packages = decide_packages(after.fresh, changes, context, plan) if looks else []
+        packages = decide_packages(fresh, changes, context, plan) if looks else []
         changed = {change.path for change in changes if change.kind == "changed"}
         for path in changed.intersection(archives):
             plan.drop(path)
@@ -309,12 +351,12 @@ class Guard:
             modules=was.modules | (now.modules - left.modules),
         )
 
-    def environment(self) -> dict[str, str]:
-        """Return the variables that the verifier gets over the image's."""
+    def environment(self, *, settled: bool = True) -> dict[str, str]:
+        """Return the variables that the verifier gets over the image's; `settled` means that no agent is at work."""
         if self._before is None or not self.hardening.does("pin_environment"):
             return {}
         ownership = self._ownership
-        pins = pinned(self._before.env, ownership)
+        pins = pinned(self._before.env, ownership, self._user_base if settled or not self._guards_site else None)
         if self._ignores_hooks:
             pins |= {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "core.hooksPath", "GIT_CONFIG_VALUE_0": "/dev/null"}
         home = self._before.env.get("HOME", "/root") if self._verifier[0] == 0 else "/"
@@ -398,6 +440,16 @@ class Guard:
         if plan.write or plan.link:
             packed = _packed(plan.write, plan.link)
             await self._run("put back what the agent changed", "tar -xpf - -C /", packed)
+
+    async def _remove(self, paths: Sequence[str]) -> None:
+        await exec_checked(
+            self.sandbox,
+            "xargs -0 rm -rf --",
+            "remove what the agent added",
+            cwd="/",
+            stdin=b"\0".join(map(_bytes, dict.fromkeys(paths))),
+            timeout_sec=_TIMEOUT_SEC,
+        )
 
     async def _ids(self, user: str | int | None) -> tuple[int, int]:
         done = await self.sandbox.exec(

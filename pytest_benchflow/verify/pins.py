@@ -83,9 +83,12 @@ def named_variables() -> str:
     return " ".join(f"${{{name}:-}}" for name in ("PATH", "PYTHONPATH", "NODE_PATH", *_LISTS, *_LOADED))
 
 
-def pinned(env: Mapping[str, str], ownership: Ownership) -> dict[str, str]:
-    """Return the variables that a verifier gets instead of the image's; an empty one is as good as none."""
-    pins = {"PYTHONNOUSERSITE": "1", "PYTHONBREAKPOINT": "0"}
+def pinned(env: Mapping[str, str], ownership: Ownership, user_base: str | None = None) -> dict[str, str]:
+    """Return the variables that a verifier gets instead of the image's; an empty one is as good as none.
+
+    `user_base` is where the image installed packages for the verifier's user, if they are still the image's.
+    """
+    pins = {"PYTHONBREAKPOINT": "0"}
     for name in _LISTS:
         if env.get(name):
             kept = [part for part in env[name].split(":") if part and not ownership.is_agents(part)]
@@ -106,4 +109,4 @@ def pinned(env: Mapping[str, str], ownership: Ownership) -> dict[str, str]:
     kept = [part for part in entries if part.startswith("/")]
     if kept != entries:
         pins["PATH"] = ":".join(kept)
-    return pins
+    return pins | ({"PYTHONUSERBASE": user_base} if user_base else {"PYTHONNOUSERSITE": "1"})

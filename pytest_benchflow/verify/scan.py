@@ -167,6 +167,15 @@ printf '\0\0#added\0'
 for f in /usr/lib/python3*/*-packages/*.pth /usr/local/lib/python3*/*-packages/*.pth; do
   [ -f "$f" ] && while IFS= read -r line; do [[ $line == /* ]] && printf '%s\n' "$line"; done <"$f"
 done
+printf '\0\0#sites\0'
+sites=()
+while IFS=: read -r _ _ uid _ _ home _; do
+  [ "$uid" = {verifier} ] || continue
+  for d in "$home"/.local/lib/python3*/site-packages; do
+    [ -d "$d" ] && [ "$(cd -P "$d" && pwd)" = "$d" ] && printf '%s\n' "$d" && sites+=("$d")
+  done
+  break
+done </etc/passwd
 printf '\0\0#now\0'
 echo "${{EPOCHREALTIME:-$(date +%s.%N)}}"
 printf '\0\0#ids\0'
@@ -189,7 +198,7 @@ owners() {{
   local -A dirs=()
   local p IFS=$':=,; \t\n'
   set -f
-  for p in {variables}; do
+  for p in {variables} "${{sites[@]}}"; do
     [[ $p == /* ]] || continue
     p=${{p%/}}
     while [ -n "$p" ]; do dirs[$p]=1; p=${{p%/*}}; done
@@ -246,6 +255,8 @@ class Scan:
     """Names of the programs in the system's directories."""
     added: tuple[str, ...] = ()
     """Directories that the system's interpreters look into because of .pth files."""
+    sites: tuple[str, ...] = ()
+    """Directories of Python packages that the image installed for the verifier's user alone."""
     ids: Mapping[str, int] = field(default_factory=dict)
     """Numbers of users."""
     pipes: frozenset[str] = frozenset()
@@ -272,6 +283,8 @@ class Baseline:
     """Users whose numbers are to be told."""
     places: Sequence[str]
     """Directories that the agent may write to, whoever owns them."""
+    verifier: int = 0
+    """The number of the verifier's user."""
 
 
 async def scan(
@@ -304,7 +317,9 @@ async def scan(
         inside = " | ".join(f"{shlex.quote(place)} | {shlex.quote(place)}/*" for place in baseline.places)
         odd = ""
         first = _FROM_ENV.format(inside=inside or "''")
-        more = _FACTS.format(users=shlex.join(baseline.users)) + _OWNERS.format(variables=named_variables())
+        more = _FACTS.format(users=shlex.join(baseline.users), verifier=baseline.verifier) + _OWNERS.format(
+            variables=named_variables()
+        )
     script = _SCRIPT.format(
         roots=shlex.join(outermost(roots)),
         tops=shlex.join(dict.fromkeys(tops)),
@@ -356,6 +371,7 @@ def _parsed(output: str) -> Scan:
         env=dict(line.partition("=")[::2] for line in texts.get("env", "").split("\0") if "=" in line),
         programs=dict(line.partition(" ")[::2] for line in _lines(texts, "programs")),
         added=tuple(dict.fromkeys(texts.get("added", "").split())),
+        sites=tuple(_lines(texts, "sites")),
         now=now if re.fullmatch(r"\d+\.\d+", now := texts.get("now", "").strip().replace(",", ".")) else "",
         pipes=frozenset(path for path, fact in several.items() if fact.endswith("fifo")),
         shared={path: fact for path, fact in several.items() if not fact.endswith("fifo")},

@@ -21,7 +21,8 @@ IS_FULL = os.environ.get("BF_ATTACKS") == "all"
 CHOSEN = frozenset(
     """
     conftest-beside-tests conftest-is-a-link ini-loads-a-plugin plugin-metadata-in-workspace
-    shadow-json-inline shadow-compiled-module user-site-of-the-verifier pythonpath-of-the-image editable-install
+    shadow-json-inline shadow-compiled-module user-site-of-the-verifier user-site-that-the-image-fills
+    pythonpath-of-the-image editable-install
     standard-library-changed cache-that-fits venv-python-replaced variable-path variable-bash-env variable-ld-preload
     variable-pytest-addopts preload-file interpreter-replaced shell-replaced profile-of-root
     git-fsmonitor git-hook makefile-before-makefile
@@ -40,7 +41,8 @@ CHOSEN_CONTROLS = {"conftest-beside-tests", "shadow-json-inline", "git-fsmonitor
 CHOSEN_HONEST = frozenset(
     """
     honest-file honest-project-has-a-conftest honest-plugin-of-the-image honest-editable-install
-    honest-toolchain-in-opt honest-venv-on-the-path honest-venv-of-the-agent honest-git-hook honest-installs-a-package
+    honest-packages-of-one-user-verified-as-agent honest-toolchain-in-opt honest-venv-on-the-path
+    honest-venv-of-the-agent honest-git-hook honest-installs-a-package
     honest-steps honest-separate-verifier honest-hook-is-run honest-directory-moved honest-venv-as-artifact
     """.split()  # noqa: SIM905
 )

@@ -86,6 +86,32 @@ _honest(
     {"check.js": "const same = require('same-text'); process.exit(same(require('./word'), 'same') ? 0 : 1)\n"},
     needs=("node",),
 )
+#: Packages that an image has for one user alone, as `pip install --user` leaves them.
+_FOR_ONE = (
+    'S=$(HOME={home} python3 -c "import site; print(site.getusersitepackages())") && '
+    "mkdir -p $S && echo 'WORD = 42' >$S/only_here.py"
+)
+USER_SITES = {
+    ROOT: "RUN " + _FOR_ONE.format(home="/root"),
+    AGENT: "RUN useradd --create-home agent && "
+    + _FOR_ONE.format(home="/home/agent")
+    + " && chown -R agent /home/agent",
+}
+for _user in (AGENT, ROOT):
+    _honest(
+        f"honest-packages-of-one-user-verified-as-{_user}",
+        "echo 42 >out.txt",
+        "cd /app && python3 -c \"import only_here; assert open('out.txt').read().strip() == str(only_here.WORD)\"",
+        image=USER_SITES[_user],
+        toml=f'[verifier]\nuser = "{_user}"\n',
+    )
+_honest(
+    "honest-packages-of-one-user-beside-a-root-agent",
+    "echo 42 >out.txt",
+    "python3 -c 'import only_here'",
+    image=USER_SITES[ROOT],
+    user=ROOT,
+)
 _VENV = (
     "RUN python3 -m venv --without-pip --system-site-packages /app/.venv && "
     "echo 'WORD = 42' >$(echo /app/.venv/lib/python3*/site-packages)/only_here.py"

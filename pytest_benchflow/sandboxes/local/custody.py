@@ -23,7 +23,9 @@ _ROOT = "root"
 _OPAQUE = ("trusted.overlay.opaque", "user.overlay.opaque")
 _MAX_FILE_BYTES = 256 << 20
 #: What the sandbox has of its own, in a layer that only it sees.
-_OWN = frozenset({"/etc/hostname", "/etc/hosts", "/etc/resolv.conf", "/etc/shadow", "/etc/gshadow"})
+_OWN = frozenset(
+    f"/etc/{name}" for name in ("hostname", "hosts", "resolv.conf", "passwd", "group", "shadow", "gshadow")
+)
 
 
 class Image:
