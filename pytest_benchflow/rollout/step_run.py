@@ -46,6 +46,8 @@ _ARTIFACTS = "/logs/artifacts"
 _INTACT = "intact"
 _SIGNALS = 128
 _SHOWN_NAMES = 5
+#: With less than this, nothing can be verified in a sandbox.
+_ROOM_BYTES = 64 << 10
 # What the shell does by itself, without a program that the agent may have removed.
 _LOOK = f'for d in /logs /logs/agent /logs/artifacts; do [ -L "$d" ] && echo "$d"; done; echo {_INTACT}'
 _MAX_OUTPUT_CHARS = 64_000
@@ -149,6 +151,14 @@ class StepRun:
     async def verify(self) -> Verification:
         """Copy the agent's logs and artifacts out, then run the hidden tests, here or in a sandbox of their own."""
         separate = self.step.verifier.mode == "separate"
+        try:
+            return await self._verify(separate=separate)
+        except SandboxError as error:
+            if separate or not (await self._is_without_shell() or await self._is_full()):
+                raise
+            return self._blame_agent(EnvironmentSpoiled(error.message))
+
+    async def _verify(self, *, separate: bool) -> Verification:
         await self.set_network(self.task.config.environment.network if separate else self.step.verifier.network)
         try:
             await self._restore_system()
@@ -225,6 +235,20 @@ class StepRun:
         except BenchflowError:
             return False
         return False
+
+    async def _is_full(self) -> bool:
+        """Return whether the storage that the task gives its sandbox is used up."""
+        environment = self.task.config.environment
+        # Without a limit of its own, a sandbox may be full because of others.
+        limit = min(filter(None, (environment.storage_mb, environment.memory_mb)), default=None)
+        try:
+            done = await self.sandbox.exec(
+                "stat -f -c '%S %b %a' /", user=0, cwd="/", env=OWN_ENV, timeout_sec=_LOOK_TIMEOUT_SEC
+            )
+            size, total, free = map(int, done.stdout.split())
+        except (BenchflowError, TimeoutError, ValueError):
+            return False
+        return limit is not None and size * total <= limit << 20 and size * free < _ROOM_BYTES
 
     async def _is_alive(self) -> bool:
         """Return whether the sandbox still moves files, for which it needs no program of the image."""

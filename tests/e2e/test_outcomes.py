@@ -53,12 +53,14 @@ HARM = {
     "no-bash": "rm -f /bin/bash /usr/bin/bash",
     "no-programs": "rm -rf /usr/bin /usr/sbin /bin /sbin 2>/dev/null",
     "false-bash": "cp /bin/true /tmp/t; rm -f /usr/bin/bash; cp /tmp/t /usr/bin/bash",
+    "no-loader": "rm -f $(readlink -f /lib64/ld-linux-*.so.*) /lib64/ld-linux-*.so.*",
+    "no-room": "head -c 300M /dev/zero >/fill; true",
     "no-mkdir": "rm -f /bin/mkdir /usr/bin/mkdir; cd /; rm -rf /logs/verifier",
     "looped-logs": "rm -rf /logs; ln -s /logs /logs",
     "linked-artifacts": "rmdir /logs/artifacts; ln -s /usr /logs/artifacts; rm -rf /logs/agent; ln -s /usr /logs/agent",
 }
 """What an agent that is root can do to the environment it leaves."""
-SPOILED = ["no-bash", "no-programs", "false-bash", "no-mkdir"]
+SPOILED = ["no-bash", "no-programs", "false-bash", "no-loader", "no-room", "no-mkdir"]
 
 
 def write_tasks(project: Project) -> None:
@@ -79,7 +81,7 @@ def write_tasks(project: Project) -> None:
     )
     project.task("tasks/floods-its-logs", solve=f"{SOLVE}; truncate -s 3G /logs/agent/flood")
     for name, harm in HARM.items():
-        project.task(f"tasks/{name}", solve=harm)
+        project.task(f"tasks/{name}", solve=harm, toml="[environment]\nstorage_mb = 100\n")
     project.task("tasks/no-workspace", solve="cd / && rm -rf /app")
     project.task("tasks/file-for-workspace", solve="cd / && rm -rf /app && echo > /app")
     project.task("tasks/escapes", test=f"printf '\\033[31mred\\033]0;title\\007\\n'; echo 0 > {REWARD}")
