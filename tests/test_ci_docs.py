@@ -25,7 +25,7 @@ PAGE = (ROOT / "docs/ci-gating.md").read_text()
 def demo(new_project: Callable[..., Project]) -> Project:
     project = new_project(ini="[pytest]\n")
     for name in ("one", "two", "three", "four"):
-        project.task(f"tasks/{name}", toml='[metadata]\ndifficulty = "easy"\n')
+        project.task(f"tasks/{name}", toml='[metadata]\ndifficulty = "medium"\n')
     return project
 
 

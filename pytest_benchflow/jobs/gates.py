@@ -120,7 +120,7 @@ class Gate:
     def holds(self) -> Callable[[float], bool]:
         """Whether a value reaches what is asked for."""
         compared, limit = _OPERATORS[self.symbol], self.limit
-        return lambda value: compared(round(value, 12), limit)
+        return lambda value: compared(round(value, 12), round(limit, 12))
 
     def wants(self, labels: Labels) -> bool:
         """Return whether the gate is about a rollout; patterns may have * and ?."""
@@ -141,10 +141,10 @@ def parse_gate(
 
 class _Parser:
     def __init__(self, text: str, source: str) -> None:
-        self._text = text
+        self._text = re.sub(r"\s", " ", text)  # a line break would put the mark below another line
         self._source = source
         self._tokens = [(match.lastgroup or "", match[match.lastgroup or 0], match.start(match.lastgroup or 0))
-                        for match in _TOKEN.finditer(text)]  # fmt: skip
+                        for match in _TOKEN.finditer(self._text)]  # fmt: skip
         self._at = 0
 
     def gate(self, origin: Literal["option", "implied", "baseline"]) -> Gate:
@@ -193,8 +193,9 @@ class _Parser:
     def _wrong(self, message: str, advice: str | None = None, *, back: int = 0) -> UsageError:
         place = self._at - back
         column = self._tokens[place][2] if place < len(self._tokens) else len(self._text.rstrip())
-        label = f"{self._source}: "
-        return UsageError(f"{label}{self._text}\n{' ' * (len(label) + column)}^ {message}", advice=advice)
+        what = f"{message}; {advice}" if advice else message
+        # On lines of their own, since nobody knows here what will be printed before the first one.
+        return UsageError(f"{self._source}: {what}\n  {self._text}\n  {' ' * column}^")
 
 
 def read_gates(texts: Iterable[str], *, max_regression: float | None = None, source: str = "--bf-gate") -> list[Gate]:

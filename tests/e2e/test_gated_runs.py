@@ -82,8 +82,9 @@ def test_a_wrong_gate_is_refused_before_anything_starts(mixed: Project) -> None:
     run = mixed.run("tasks", "--bf-gate=pas_rate >= 1")
     assert run.ret == pytest.ExitCode.USAGE_ERROR
     assert [line for line in run.errlines if line] == [
-        "ERROR: --bf-gate: pas_rate >= 1",
-        "           ^ pas_rate is not a metric; did you mean pass_rate?",
+        "ERROR: --bf-gate: pas_rate is not a metric; did you mean pass_rate?",
+        "  pas_rate >= 1",
+        "  ^",
     ]
 
 

@@ -83,16 +83,22 @@ def test_a_gate_compares_a_number_of_the_run_with_its_limit(expression: str, out
         ("__import__('os') >= 1", 0, "__import__ is not a metric"),
         ("pass_rate >= 0.8; x", 16, "expected nothing more"),
         ("pass_rate >= 80", 13, "pass_rate is between 0 and 1; write 80%"),
+        ("pass_rate\t>= many", 13, "expected a number"),
         ("pass_at_3 <= -1", 13, "pass_at_3 is between 0 and 1"),
     ],
 )
 def test_what_is_wrong_is_shown_below_the_column(expression: str, column: int, message: str) -> None:
     with pytest.raises(UsageError) as raised:
         parse_gate(expression)
-    first, second = str(raised.value).split("\n")
-    assert first == f"--bf-gate: {expression}"
-    assert second.index("^") - len("--bf-gate: ") == column
-    assert second.partition("^ ")[2].startswith(message)
+    what, shown, mark = str(raised.value).split("\n")
+    assert what.startswith(f"--bf-gate: {message}")
+    assert shown == f"  {expression}".replace("\t", " ")
+    assert mark == " " * (2 + column) + "^"
+
+
+@pytest.mark.parametrize("symbol", ["<=", "==", ">="])
+def test_a_limit_of_many_digits_is_reached_by_its_equal(symbol: str) -> None:
+    assert parse_gate(f"pass_rate {symbol} {2 / 3}").holds(2 / 3)
 
 
 def test_a_gate_over_nothing_is_an_error_that_names_what_there_is() -> None:
