@@ -17,6 +17,7 @@ from pytest_benchflow.core.text import counted
 from pytest_benchflow.jobs.metrics import Outcome
 from pytest_benchflow.jobs.statistics import (
     chance_variance,
+    dealt_trials,
     fisher,
     holm,
     mcnemar,
@@ -283,8 +284,7 @@ def _difference(
         test, interval = "Fisher's exact test of the trials", None
         p_value = _fisher(old, new) if old is not None and new is not None else 1.0
     else:
-        p_value, exact = sign_flips(differences)
-        test = "sign-flip test" if exact else "sampled sign-flip test"
+        p_value, test = _tested(differences, tasks, is_rate)
         interval = paired_interval(differences, _floors(tasks, is_rate))
     if is_rate and interval is not None:  # rates cannot differ by more, however little is known
         interval = max(-1.0, interval[0]), min(1.0, interval[1])
@@ -305,6 +305,25 @@ def _difference(
         verdict=verdict,
         detectable=None if reach is None else reach * (q + _POWER) / q,
     )
+
+
+def _tested(differences: Sequence[float], tasks: Mapping[str, Sequence[_Pair]], is_rate: bool) -> tuple[float, str]:
+    """Return the p-value of the differences of several tasks, and the name of the test.
+
+    Where a task has more trials in one run than in the other, two tests have to agree: flipped signs allow for tasks
+    that really changed, either way, and dealt trials for differences that are not symmetric.
+    """
+    p_value, is_exact = sign_flips(differences)
+    name = "sign-flip test"
+    if any(len(old.rewards) != len(new.rewards) for members in tasks.values() for old, new in members):
+        values = [
+            (old.passes, new.passes, 1 / len(members)) if is_rate else (old.rewards, new.rewards, 1 / len(members))
+            for members in tasks.values()
+            for old, new in members
+        ]
+        dealt, is_exactly_dealt = dealt_trials(values)
+        p_value, is_exact, name = max(p_value, dealt), is_exact and is_exactly_dealt, "sign-flip and permutation tests"
+    return p_value, name if is_exact else f"sampled {name}"
 
 
 def _floors(tasks: Mapping[str, Sequence[_Pair]], is_rate: bool) -> list[float]:

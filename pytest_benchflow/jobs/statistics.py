@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
+from operator import add
 from statistics import NormalDist
 
 LEVEL = 0.95
 """The level of every interval."""
 _PSEUDO_TASKS = 2.0
-_SAMPLED_FLIPS = 20_000
+_SAMPLED = 20_000
 _MOST_STATES = 4_000_000
+_MOST_DEALS = 5_000
 _MANY = 1000
 
 Interval = tuple[float, float]
@@ -160,30 +163,75 @@ def sign_flips(differences: Sequence[float], *, seed: int = 0) -> tuple[float, b
 
     Exact as long as the sums can be enumerated, which they can for rates over trials; else 20,000 seeded samples.
     """
-    steps = [value for value in differences if value]
-    observed = abs(math.fsum(steps))
-    if not steps:
-        return 1.0, True
-    counts: dict[float, int] = {0.0: 1}
-    for value in steps:
-        if len(counts) * len(steps) > _MOST_STATES // 10:
-            return _sampled_flips(steps, observed, seed), False
+    return _as_far_from_zero(math.fsum(differences), [{value: 1, -value: 1} for value in differences if value], seed)
+
+
+def dealt_trials(
+    pairs: Sequence[tuple[Sequence[float], Sequence[float], float]], *, seed: int = 0
+) -> tuple[float, bool]:
+    """Return the two-sided p-value of a mean difference if chance had dealt each task's trials to the two runs.
+
+    A pair holds the values of a task before and after, and its weight. Differences of means over unequal numbers of
+    trials are not symmetric around zero, even if nothing has changed, so that flipped signs do not do for them.
+    """
+    observed = math.fsum(w * (math.fsum(new) / len(new) - math.fsum(old) / len(old)) for old, new, w in pairs)
+    ways = [_ways_to_deal(old, new, weight, seed) for old, new, weight in pairs]
+    p_value, is_exact = _as_far_from_zero(observed, [counts for counts, _ in ways], seed)
+    return p_value, is_exact and all(complete for _, complete in ways)
+
+
+def _ways_to_deal(
+    before: Sequence[float], after: Sequence[float], weight: float, seed: int
+) -> tuple[dict[float, int], bool]:
+    """Return in how many ways each difference comes about, and whether these are all ways or a sample."""
+    values, n = [*before, *after], len(after)
+    total, is_complete = math.fsum(values), True
+    chosen: dict[tuple[int, float], int] = {(0, 0.0): 1}
+    for value in values:
+        following = dict(chosen)
+        for (k, added), count in chosen.items():
+            if k < n:
+                key = k + 1, round(added + value, 9)
+                following[key] = following.get(key, 0) + count
+        chosen = following
+        if len(chosen) > _MOST_DEALS:
+            chance, is_complete = random.Random(seed), False  # noqa: S311
+            chosen = Counter((n, round(math.fsum(chance.sample(values, n)), 9)) for _ in range(_MOST_DEALS))
+            break
+    differences: dict[float, int] = {}
+    for (k, added), count in chosen.items():
+        if k == n:
+            difference = weight * (added / n - (total - added) / len(before))
+            differences[difference] = differences.get(difference, 0) + count
+    return differences, is_complete
+
+
+def _as_far_from_zero(observed: float, steps: Sequence[dict[float, int]], seed: int) -> tuple[float, bool]:
+    """Return how often a sum of one value of each step is as far from zero as what was observed, and if that is exact.
+
+    A step says how often each of its values comes.
+    """
+    sums: dict[float, int] = {0.0: 1}
+    for step in steps:
+        if len(sums) * len(step) * len(steps) > _MOST_STATES // 5:
+            return _sampled(abs(observed), steps, seed), False
         following: dict[float, int] = {}
-        for total, count in counts.items():
-            for place in (round(total + value, 9), round(total - value, 9)):
-                following[place] = following.get(place, 0) + count
-        counts = following
-    extreme = sum(count for total, count in counts.items() if abs(total) >= observed - 1e-7)
-    return extreme / 2 ** len(steps), True
+        for total, count in sums.items():
+            for value, times in step.items():
+                place = round(total + value, 9)
+                following[place] = following.get(place, 0) + count * times
+        sums = following
+    extreme = sum(count for total, count in sums.items() if abs(total) >= abs(observed) - 1e-7)
+    return extreme / sum(sums.values()), True
 
 
-def _sampled_flips(steps: Sequence[float], observed: float, seed: int) -> float:
+def _sampled(observed: float, steps: Sequence[dict[float, int]], seed: int) -> float:
     chance = random.Random(seed)  # noqa: S311
-    extreme = 1  # the signs that were seen are one of all
-    for _ in range(_SAMPLED_FLIPS):
-        total = math.fsum(step if chance.random() < 0.5 else -step for step in steps)
-        extreme += abs(total) >= observed - 1e-9
-    return extreme / (_SAMPLED_FLIPS + 1)
+    totals = [0.0] * _SAMPLED
+    for step in steps:
+        totals = list(map(add, totals, chance.choices([*step], [*step.values()], k=_SAMPLED)))
+    extreme = sum(abs(total) >= observed - 1e-9 for total in totals)
+    return (extreme + 1) / (_SAMPLED + 1)  # what was observed is one of all
 
 
 def fisher(before: tuple[int, int], after: tuple[int, int]) -> float:

@@ -41,6 +41,15 @@ def test_several_trials_are_compared_by_task() -> None:
     assert found.pass_rate.difference == pytest.approx(-2 / 3)
 
 
+def test_a_run_of_fewer_trials_does_not_seem_better_because_each_of_them_passed() -> None:
+    before = rows({f"t{n}": [0.0] + [1.0] * 9 for n in range(12)})
+    found = compare(before, rows({f"t{n}": [1.0] for n in range(12)}))
+    assert found.pass_rate is not None
+    assert (found.verdict, found.pass_rate.test) == ("no evidence", "sign-flip and permutation tests")
+    worse = compare(before, rows({f"t{n}": [0.0] for n in range(12)}))
+    assert worse.verdict == "regressed"
+
+
 def test_a_single_task_stands_on_its_trials() -> None:
     found = compare(rows({"a": [1.0] * 8}), rows({"a": [0.0] * 8}))
     assert found.pass_rate is not None

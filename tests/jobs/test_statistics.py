@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from itertools import product
+from itertools import combinations, product
 
 import pytest
 from hypothesis import given, strategies as st
@@ -20,6 +20,7 @@ from pytest_benchflow.jobs import (
 )
 from pytest_benchflow.jobs.statistics import (
     chance_variance,
+    dealt_trials,
     fisher,
     holm,
     mcnemar,
@@ -161,6 +162,39 @@ def test_many_different_rewards_are_sampled_and_the_same_each_time() -> None:
     assert not exact
     assert (p, exact) == sign_flips(differences)
     assert 0 < p < 0.2
+
+
+def test_dealt_trials_agree_with_every_way_to_deal_them() -> None:
+    pairs = [([1.0], [0.0, 0.5, 0.5], 1.0), ([0.0, 1.0], [1.0], 0.5), ([1.0], [0.25, 0.0], 0.5)]
+
+    def differences(before: list[float], after: list[float], weight: float) -> list[float]:
+        values = [*before, *after]
+        dealt = (sum(each) for each in combinations(values, len(after)))
+        return [weight * (new / len(after) - (sum(values) - new) / len(before)) for new in dealt]
+
+    sums = [abs(sum(one)) for one in product(*(differences(*pair) for pair in pairs))]
+    observed = abs(sum(w * (sum(new) / len(new) - sum(old) / len(old)) for old, new, w in pairs))
+    p, exact = dealt_trials(pairs)
+    assert exact
+    assert p == pytest.approx(sum(each >= observed - 1e-9 for each in sums) / len(sums))
+
+
+@pytest.mark.parametrize(("tasks", "rate"), [(8, 0.1), (12, 0.9), (20, 0.9)])
+def test_runs_of_one_and_of_ten_trials_differ_by_chance_no_more_often_than_is_said(tasks: int, rate: float) -> None:
+    chance, errors, runs = random.Random(tasks), 0, 300
+    for _ in range(runs):
+        trials = [[float(chance.random() < rate) for _ in range(11)] for _ in range(tasks)]
+        errors += dealt_trials([(each[:10], each[10:], 1.0) for each in trials])[0] < 0.05
+    assert errors / runs <= 0.06
+
+
+def test_too_many_ways_to_deal_trials_are_sampled_and_the_same_each_time() -> None:
+    chance = random.Random(2)
+    pairs = [([chance.random() for _ in range(12)], [chance.random() for _ in range(9)], 1.0) for _ in range(3)]
+    p, exact = dealt_trials(pairs)
+    assert not exact
+    assert (p, exact) == dealt_trials(pairs)
+    assert 0.05 < p < 1
 
 
 @pytest.mark.parametrize(
