@@ -441,16 +441,6 @@ class Guard:
             packed = _packed(plan.write, plan.link)
             await self._run("put back what the agent changed", "tar -xpf - -C /", packed)
 
-    async def _remove(self, paths: Sequence[str]) -> None:
-        await exec_checked(
-            self.sandbox,
-            "xargs -0 rm -rf --",
-            "remove what the agent added",
-            cwd="/",
-            stdin=b"\0".join(map(_bytes, dict.fromkeys(paths))),
-            timeout_sec=_TIMEOUT_SEC,
-        )
-
     async def _ids(self, user: str | int | None) -> tuple[int, int]:
         done = await self.sandbox.exec(
             "echo $UID ${GROUPS[0]}", user=user, cwd="/", env=OWN_ENV, timeout_sec=_TIMEOUT_SEC
