@@ -1,7 +1,8 @@
 """The budget of a run: what is spent, what is under way, and whether one more rollout may start.
 
 A rule of the job. It learns from the ledger, so that all processes of a run spend from one purse. Attempts count as
-well as results; what still runs is taken for as dear as what has ended, and before that for a guess by its price.
+well as results; what still runs, or has ended without telling all that it cost, is taken for as dear as what has
+ended, and before that for a guess by its price.
 """
 
 from __future__ import annotations
@@ -45,11 +46,12 @@ class Budget:
             self._running[event.key] = event.agent, event.model
         elif event.kind in ("end", "retry") and event.key in self._running and not event.reused:
             kind = self._running.pop(event.key)
-            if event.cost_usd is not None:
+            is_untold = event.cost_usd is None and (event.tokens is not None or bool(event.tool_calls))
+            if event.cost_is_partial or is_untold:
+                self._spent.append(max(event.cost_usd or 0.0, self._estimate(kind)))
+            elif event.cost_usd is not None:
                 self._known.setdefault(kind, []).append(event.cost_usd)
                 self._spent.append(event.cost_usd)
-            elif event.tokens is not None or event.tool_calls:
-                self._spent.append(self._estimate(kind))  # it has cost something that nobody tells
 
     def refusal(self, config: RolloutConfig) -> HeldBack | None:
         """Return that the money is spent, or that the rest would not pay for this one either."""

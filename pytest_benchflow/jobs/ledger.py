@@ -122,7 +122,7 @@ class JobEvent:
             tokens=result.total_tokens,
             tool_calls=result.n_tool_calls,
             cost_usd=result.attempt_usd,
-            cost_is_partial=result.cost_is_partial or None,
+            cost_is_partial=result.lacks_cost or None,
             integrity_findings=len(result.integrity),
             category=None if result.error is None else result.error.category.value,
             message=None if why is None else one_line(why)[:_LONGEST_MESSAGE],
