@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
 from pytest_benchflow.plugin.outcome import judge
+from pytest_benchflow.plugin.controller import is_of_task_file
 from pytest_benchflow.plugin.stash import RESULT, existing_run, get_session
 
 if TYPE_CHECKING:
@@ -233,7 +234,7 @@ def amend(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRep
     if result is not None and report.failed and report.when in ("setup", "call"):
         _show(item, report, result)
     if report.failed:
-        _excuse(item, report)
+        _excuse(item, report, result)
 
 
 def _result_of(item: pytest.Item) -> RolloutResult | None:
@@ -306,13 +307,18 @@ def _show(item: pytest.Item, report: pytest.TestReport, result: RolloutResult) -
         report.sections.append(("Verifier output (last lines)", result.verifier_tail))
 
 
-def _excuse(item: pytest.Item, report: pytest.TestReport) -> None:
+def _excuse(item: pytest.Item, report: pytest.TestReport, result: RolloutResult | None) -> None:
     """Turn a failure that must not block into an expected one."""
     run = existing_run(item.config)
     if _is_quarantined(item):
         _expected(report, "quarantined")
-    elif report.when == "call" and run is not None and run.settings.report_only:
+    elif report.when == "call" and run is not None and run.settings.report_only and _is_about_reward(item, result):
         _expected(report, "report only")
+
+
+def _is_about_reward(item: pytest.Item, result: RolloutResult | None) -> bool:
+    """Return whether it is a reward that fails an item; other tests, and what Python tests assert besides, may too."""
+    return result is not None and (is_of_task_file(item.nodeid) or result.status == "failed")
 
 
 def _expected(report: pytest.TestReport, why: str) -> None:

@@ -187,6 +187,20 @@ def test_a_marker_that_means_nothing_here_is_named(project: Project) -> None:
     assert "pytest_benchflow/" not in done.stdout.str()
 
 
+ASSERTS = """
+import pytest
+
+@pytest.mark.bf_task("tasks/low")
+@pytest.mark.bf_threshold(0.5)
+def test_something_else(bf_result):
+    assert bf_result.n_tool_calls == 7
+
+@pytest.mark.bf_task("tasks/low")
+def test_the_reward(bf_result):
+    assert bf_result.passed
+"""
+
+
 def test_report_only_forgives_low_rewards_and_nothing_else(project: Project) -> None:
     project.task("tasks/low", test=HALF)
     project.task("tasks/broken", test="exit 0")
@@ -198,6 +212,11 @@ def test_report_only_forgives_low_rewards_and_nothing_else(project: Project) -> 
     both = project.run("tasks", "--bf-report-only", "-n", "2")
     both.assert_outcomes(xfailed=1, errors=1)
     assert both.ret == pytest.ExitCode.TESTS_FAILED
+    project.write({"test_plain.py": "def test_it():\n    assert False\n", "test_rollout.py": ASSERTS})
+    mixed = project.run("tasks/low", "test_plain.py", "test_rollout.py", "--bf-report-only", "--bf-gate=failed <= 9")
+    mixed.assert_outcomes(xfailed=2, failed=2)
+    assert mixed.ret == pytest.ExitCode.TESTS_FAILED
+    assert "gates: passed, but 2 failures are not of rollouts" in mixed.outlines
 
 
 def test_quarantined_tasks_run_and_report_but_never_block(project: Project) -> None:
