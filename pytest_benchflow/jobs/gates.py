@@ -24,6 +24,7 @@ _OPERATORS: Mapping[str, Compare] = {
     "!=": operator.ne,
 }
 _RATES = ("pass_rate", "pass_rate_low", "pass_rate_high")
+_DROPS = ("regression", "regression_low", "regression_high")
 OVER_TRIALS = re.compile(r"pass_(at|all)_([1-9][0-9]*)")
 _TOKEN = re.compile(
     r"\s*(?:(?P<name>[A-Za-z_]\w*)|(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?%?)"
@@ -159,9 +160,10 @@ class _Parser:
         if self._at < len(self._tokens):
             raise self._wrong("expected nothing more", "give each gate its own --bf-gate")
         limit = float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)
-        if (metric in _RATES or OVER_TRIALS.fullmatch(metric)) and not 0 <= limit <= 1:
+        lowest = 0 if metric in _RATES or OVER_TRIALS.fullmatch(metric) else -1 if metric in _DROPS else None
+        if lowest is not None and not lowest <= limit <= 1:
             advice = f"write {number}%" if 1 < limit <= 100 and "%" not in number else None
-            raise self._wrong(f"{metric} is between 0 and 1", advice, back=1)
+            raise self._wrong(f"{metric} is between {lowest} and 1", advice, back=1)
         return Gate(self._text.strip(), metric, tuple(filters), symbol, limit, origin)
 
     def _filters(self) -> list[tuple[str, str]]:
@@ -202,5 +204,8 @@ def read_gates(texts: Iterable[str], *, max_regression: float | None = None, sou
     """Return the gates of a run: those given, and the one that a largest regression means."""
     gates = [parse_gate(text, source) for text in texts]
     if max_regression is not None:
-        gates.append(parse_gate(f"regression <= {max_regression:g}", "--bf-max-regression", "baseline"))
+        option = f"{source.removesuffix('gate')}max-regression"
+        if not -1 <= max_regression <= 1:
+            raise UsageError(f"{option} is {max_regression:g}", advice="give a part of 1, for example 0.05 for 5%")
+        gates.append(parse_gate(f"regression <= {max_regression:g}", option, "baseline"))
     return gates

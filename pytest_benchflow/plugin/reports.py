@@ -16,8 +16,8 @@ import pytest
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 
-from pytest_benchflow.plugin.outcome import judge
 from pytest_benchflow.plugin.controller import is_of_task_file
+from pytest_benchflow.plugin.outcome import judge
 from pytest_benchflow.plugin.stash import RESULT, existing_run, get_session
 
 if TYPE_CHECKING:

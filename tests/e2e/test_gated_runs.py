@@ -94,6 +94,7 @@ def test_a_wrong_gate_is_refused_before_anything_starts(mixed: Project) -> None:
         (["--bf-max-regression=0.1"], "give --bf-baseline FILE"),
         (["--bf-update-baseline"], "give --bf-baseline FILE"),
         (["--bf-gate=regression <= 0"], "give --bf-baseline FILE"),
+        (["--bf-baseline=pytest.ini", "--bf-max-regression=5"], "--bf-max-regression is 5; give a part of 1"),
         (["--bf-baseline=no.json"], "no.json cannot be read"),
         (["--bf-baseline=pytest.ini"], "pytest.ini is not JSON"),
     ],

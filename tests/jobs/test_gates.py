@@ -84,6 +84,7 @@ def test_a_gate_compares_a_number_of_the_run_with_its_limit(expression: str, out
         ("pass_rate >= 0.8; x", 16, "expected nothing more"),
         ("pass_rate >= 80", 13, "pass_rate is between 0 and 1; write 80%"),
         ("pass_rate\t>= many", 13, "expected a number"),
+        ("regression_low <= 5", 18, "regression_low is between -1 and 1; write 5%"),
         ("pass_at_3 <= -1", 13, "pass_at_3 is between 0 and 1"),
     ],
 )
