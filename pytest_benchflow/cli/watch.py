@@ -86,9 +86,14 @@ def _follow(directory: Path, reader: LedgerReader, progress: Progress) -> int:
             if progress.has_finished or progress.is_dead:
                 break
             if footer is not None:
-                size, last_call = footer.size, partial(last_tool_call, directory)
+                size = footer.size
                 lines = status_block(
-                    progress, time.time(), width=size.columns - 1, height=size.lines, last_call=last_call
+                    progress,
+                    time.time(),
+                    width=size.columns - 1,
+                    height=size.lines,
+                    last_call=partial(last_tool_call, directory),
+                    colors=not os.environ.get("NO_COLOR"),
                 )
                 footer.draw(lines)
             elif time.monotonic() >= next_line:

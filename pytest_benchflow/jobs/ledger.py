@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pytest_benchflow.core.files import write_atomically
+from pytest_benchflow.core.process import start_time
 from pytest_benchflow.core.text import one_line
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ class JobEvent:
     host: str | None = None
     pid: int | None = None
     """The process of the run, in `begin`."""
+    process_start: str | None = None
+    """When it started, which tells it from a later one of the same number, in `begin`."""
     key: str = ""
     task: str | None = None
     task_path: str | None = None
@@ -151,6 +154,7 @@ class Ledger:
             selftest=selftest or None,
             host=socket.gethostname(),
             pid=os.getpid(),
+            process_start=start_time(os.getpid()),
         )
         with suppress(OSError):
             write_atomically(self.path, _line(event))

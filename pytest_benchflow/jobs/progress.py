@@ -13,7 +13,7 @@ from pathlib import Path
 from pytest_benchflow.core.process import start_time
 from pytest_benchflow.core.text import one_line
 from pytest_benchflow.jobs.ledger import JobEvent
-from pytest_benchflow.jobs.statistics import wilson_interval
+from pytest_benchflow.jobs.statistics import rate_interval
 
 _TAIL_BYTES = 16_384
 _TOOL_CALLS = ("tool_call_start", "tool_call")
@@ -46,10 +46,15 @@ class Progress:
     began: float | None = None
     host: str | None = None
     pid: int | None = None
+    process_start: str | None = None
     ended: float | None = None
     """When the run came to its end; None as long as it has not, or if it was killed."""
     running: dict[str, Running] = field(default_factory=dict)
     statuses: Counter[str] = field(default_factory=Counter)
+    scores: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """How many rollouts of each task passed, and how many were scored."""
+    reward: float = 0.0
+    """The rewards of all that were scored, added up."""
     n_reused: int = 0
     n_retries: int = 0
     refusals: Counter[str] = field(default_factory=Counter)
@@ -90,8 +95,18 @@ class Progress:
     @property
     def pass_rate(self) -> tuple[float, tuple[float, float]] | None:
         """The share of those that were scored that passed, with its interval; None before the first."""
-        passed, scored = self.statuses["passed"], self.statuses["passed"] + self.statuses["failed"]
-        return (passed / scored, wilson_interval(passed, scored)) if scored else None
+        interval = rate_interval([*self.scores.values()])
+        return None if interval is None else (self.statuses["passed"] / self.n_scored, interval)
+
+    @property
+    def mean_reward(self) -> float | None:
+        """The mean reward of those that were scored; None before the first."""
+        return self.reward / self.n_scored if self.n_scored else None
+
+    @property
+    def n_scored(self) -> int:
+        """How many passed or failed."""
+        return self.statuses["passed"] + self.statuses["failed"]
 
     @property
     def longest(self) -> list[Running]:
@@ -101,10 +116,13 @@ class Progress:
     @property
     def is_dead(self) -> bool:
         """Whether the process of the run is of this machine and gone; one that never says its end was killed."""
-        return self.host == socket.gethostname() and self.pid is not None and not start_time(self.pid)
+        if self.host != socket.gethostname() or self.pid is None:
+            return False
+        now = start_time(self.pid)
+        return not now or self.process_start not in (None, now)
 
     def _begin(self, event: JobEvent) -> None:
-        anew = Progress(event.total or 0, bool(event.selftest), event.ts, event.host, event.pid)
+        anew = Progress(event.total or 0, bool(event.selftest), event.ts, event.host, event.pid, event.process_start)
         for each in fields(self):
             setattr(self, each.name, getattr(anew, each.name))
 
@@ -134,6 +152,10 @@ class Progress:
         if self.selftest and event.agent == "nop":
             status = _OPPOSITES.get(status, status)
         self.statuses[status] += 1
+        if status in _OPPOSITES:
+            passed, scored = self.scores.get(event.task_path or "", (0, 0))
+            self.scores[event.task_path or ""] = passed + (status == "passed"), scored + 1
+            self.reward += event.reward or 0.0
         self.n_reused += bool(event.reused)
         if event.refused:
             self.refusals[event.message or "a rule"] += 1

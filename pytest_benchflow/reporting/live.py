@@ -17,7 +17,7 @@ _STYLES = {"passed": "green", "failed": "red", "error": "red bold", "skipped": "
 
 
 def status_line(progress: Progress, now: float) -> str:
-    """Return how far a job is: done, running, outcomes, pass rate, cost, tokens, time."""
+    """Return how far a job is: done, running, outcomes, pass rate, reward, cost, tokens, time."""
     return " · ".join(text for text, _ in _parts(progress, now))
 
 
@@ -95,6 +95,8 @@ def _parts(progress: Progress, now: float) -> list[tuple[str, str]]:
     if progress.pass_rate is not None:
         rate, (low, high) = progress.pass_rate
         parts.append((f"pass rate {rate:.0%} ({low:.0%}–{high:.0%})", ""))
+    if progress.mean_reward is not None:
+        parts.append((f"reward {progress.mean_reward:.2f}", ""))
     if progress.cost_usd is not None:
         parts.append((f"${progress.cost_usd:.2f}" + (" (partial)" if progress.cost_is_partial else ""), ""))
     if progress.tokens is not None:

@@ -112,8 +112,8 @@ def test_a_log_has_a_line_now_and_then_and_no_escape_codes(slow: Project, worker
     lines = [line for line in done.outlines if "of 5 done" in line]
     assert any(
         re.fullmatch(
-            r"benchflow: \d of 5 done · \d running · \d passed · pass rate 100% \(\d+%–100%\) · \d+\.\d s"
-            r" · longest: t\d \(\w+, \d+\.\d s\)",
+            r"benchflow: \d of 5 done · \d running · \d passed · pass rate 100% \(\d+%–100%\) · reward 1\.00"
+            r" · \d+\.\d s · longest: t\d \(\w+, \d+\.\d s\)",
             line,
         )
         for line in lines

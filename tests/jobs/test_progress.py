@@ -13,7 +13,9 @@ import pytest
 from results import result
 
 from pytest_benchflow.core.errors import Category
+from pytest_benchflow.core.process import start_time
 from pytest_benchflow.jobs import JobEvent, Ledger, LedgerReader, Progress, Running, last_tool_call
+from pytest_benchflow.jobs.statistics import wilson_interval
 from pytest_benchflow.reporting import log_line, status_block, status_line
 from pytest_benchflow.rollout import RolloutConfig
 
@@ -49,10 +51,17 @@ def test_what_runs_what_ended_and_what_it_cost() -> None:
     assert (progress.n_done, progress.n_reused, progress.n_retries, progress.cost_usd) == (3, 1, 1, 1.75)
     assert status_line(progress, 160.0) == (
         "3 of 6 done · 2 running · 2 passed · 1 failed · 1 of an earlier run · 1 tried again"
-        f" · pass rate 67% ({interval[0]:.0%}–{interval[1]:.0%}) · $1.75 · 1 min 00 s"
+        f" · pass rate 67% ({interval[0]:.0%}–{interval[1]:.0%}) · reward 0.67 · $1.75 · 1 min 00 s"
     )
     assert log_line(progress, 160.0).endswith(" · longest: b (execute, 1 min 10 s)")
     assert status_line(progress, 0.0).endswith("0.0 s")  # a clock that was set back
+
+
+def test_trials_of_few_tasks_say_less_than_as_many_tasks() -> None:
+    progress = Progress()
+    trials = [(task, trial, reward) for task, reward in (("a", 1.0), ("b", 0.0)) for trial in range(20)]
+    progress.learn([end(f"{task}{n}", reward, task_path=f"/tasks/{task}") for task, n, reward in trials])
+    assert progress.pass_rate == (0.5, wilson_interval(1, 2))
 
 
 def test_nop_passes_a_selftest_by_failing() -> None:
@@ -69,12 +78,15 @@ def test_a_continued_job_begins_anew_and_one_without_its_process_is_dead() -> No
     progress = Progress()
     gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
     here = socket.gethostname()
-    for host, pid, dead in (
-        (here, int(gone.stdout), True),
-        (here, os.getpid(), False),
-        ("elsewhere", int(gone.stdout), False),
+    for host, pid, since, dead in (
+        (here, int(gone.stdout), None, True),
+        (here, os.getpid(), None, False),
+        (here, os.getpid(), start_time(os.getpid()), False),
+        (here, os.getpid(), "another of the same number", True),
+        ("elsewhere", int(gone.stdout), None, False),
     ):
-        progress.learn([start("a"), end("b"), JobEvent(kind="begin", ts=1.0, total=2, host=host, pid=pid)])
+        begin = JobEvent(kind="begin", ts=1.0, total=2, host=host, pid=pid, process_start=since)
+        progress.learn([start("a"), end("b"), begin])
         assert (progress.n_done, progress.running, progress.is_dead) == (0, {}, dead)
 
 
