@@ -17,7 +17,17 @@ if TYPE_CHECKING:
 
 DEFAULT_BREAKER = 5
 
-_OF_AGENT = frozenset({Category.INSTALL, Category.HANDSHAKE, Category.AGENT, Category.PROVIDER, Category.CREDENTIALS})
+_OF_AGENT = frozenset(
+    {
+        Category.INSTALL,
+        Category.HANDSHAKE,
+        Category.AGENT,
+        Category.PROVIDER,
+        Category.CREDENTIALS,
+        Category.JUDGE,  # which would be paid for nothing, and the agent with it
+        Category.INTERNAL,
+    }
+)
 _OF_SANDBOX = frozenset({Category.SANDBOX, Category.BUILD})
 _VARYING = re.compile(r"(?:/[^\s/:;,]+)+|[\w.-]+__[0-9a-f]{8}\S*|\b[0-9a-f]{6,}\b|\d+")
 """What differs from rollout to rollout in messages of one cause: paths, names, ids and numbers."""

@@ -56,6 +56,15 @@ def test_an_agent_that_dies_of_one_cause_on_several_tasks_is_stopped_and_others_
         assert breaker.refusal(config(**other)) is None
 
 
+@pytest.mark.parametrize("category", [Category.JUDGE, Category.INTERNAL, Category.PROVIDER])
+def test_what_is_paid_for_nothing_is_stopped(category: Category) -> None:
+    breaker = CircuitBreaker(2)
+    for task in ("a", "b"):
+        run(breaker, task, category)
+    assert breaker.refusal(config()) is not None
+    assert breaker.refusal(config(agent="codex")) is None
+
+
 def test_a_sandbox_that_never_starts_is_stopped_for_all_agents() -> None:
     breaker = CircuitBreaker(2)
     run(breaker, "a", Category.SANDBOX, "no route to host", agent="codex")
