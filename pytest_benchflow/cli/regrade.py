@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_benchflow.core.errors import BenchflowError, UsageError
-from pytest_benchflow.core.text import one_line
+from pytest_benchflow.core.text import counted, one_line
 
 if TYPE_CHECKING:
     from pytest_benchflow.core.types import Json
@@ -27,7 +27,7 @@ def add_regrade(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
         help="verify a job again with the present tests, from the workspaces that --bf-save-workspace kept",
         epilog="exit status: 0 all were verified again; 1 some could not be; 2 wrong usage",
     )
-    parser.add_argument("job", type=Path, metavar="JOB", help="the directory of a job, or of one rollout")
+    parser.add_argument("job", type=Path, metavar="JOB", help="a job's name or directory, or that of one rollout")
     parser.add_argument("--task", action="append", default=[], metavar="NAME", help="only this task; repeatable")
     parser.add_argument("--sandbox", metavar="NAME", help="another sandbox than the rollouts ran in")
     parser.add_argument(
@@ -100,11 +100,12 @@ def _regrade_job(options: argparse.Namespace) -> int:
     from pytest_benchflow.core.settings import Source, Variables
     from pytest_benchflow.jobs import latest_attempts, read_results
 
-    results = latest_attempts(read_results(options.job).results)
+    job = _directory(options.job)
+    results = latest_attempts(read_results(job).results)
     chosen = [result for result in results if not options.task or result.task_name in options.task]
     if not chosen:
         which = f" of {', '.join(options.task)}" if options.task else ""
-        raise UsageError(f"there is no result{which} in {options.job}", advice="name a job, and tasks that it has")
+        raise UsageError(f"there is no result{which} in {job}", advice="name a job, and tasks that it has")
     variables = Variables().read(options.verifier_env, Source("--verifier-env"))
     width = options.concurrency or os.cpu_count() or 1
     try:
@@ -116,11 +117,17 @@ def _regrade_job(options: argparse.Namespace) -> int:
     broken = sum(each.after is not None and each.after.error is not None for each in done)
     if options.json:
         rollouts: list[Json] = [each.as_json() for each in done]
-        print(json.dumps({"job": str(options.job), **counts, "errors": broken, "rollouts": rollouts}, indent=2))
+        print(json.dumps({"job": str(job), **counts, "errors": broken, "rollouts": rollouts}, indent=2))
     else:
         unable = f", {counts['kept']} could not be verified again" if counts["kept"] else ""
-        print(f"{len(done)} rollouts: {counts['changed']} changed, {counts['same']} the same{unable}")
+        print(f"{counted(len(done), 'rollout')}: {counts['changed']} changed, {counts['same']} the same{unable}")
     return 1 if counts["kept"] or broken else 0
+
+
+def _directory(job: Path) -> Path:
+    """Return the directory that an argument means; a name is that of a job in `jobs`."""
+    named = Path("jobs") / job
+    return named if len(job.parts) == 1 and not job.exists() and named.is_dir() else job
 
 
 async def _regrade_all(

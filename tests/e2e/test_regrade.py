@@ -75,13 +75,16 @@ def test_a_job_is_verified_again_with_the_present_tests_and_both_results_are_kep
     again.assert_outcomes(passed=1, failed=1)
 
 
-def test_what_was_not_kept_cannot_be_verified_again(saved: Project, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_not_kept_cannot_be_verified_again(
+    saved: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     saved.run("tasks/good", "--bf-sandbox=local", "--bf-job-name=mine")
     status, lines = regrade(capsys, saved)
     assert status == 1
     assert lines[0].endswith("has no saved workspace; save it with --bf-save-workspace the next time")
-    assert lines[1] == "1 rollouts: 0 changed, 0 the same, 1 could not be verified again"
-    assert main(["regrade", str(saved.root / "nowhere")]) == 2
+    assert lines[1] == "1 rollout: 0 changed, 0 the same, 1 could not be verified again"
+    monkeypatch.chdir(saved.root)
+    assert (main(["regrade", "mine"]), main(["regrade", "nowhere"])) == (1, 2)  # a job has a name too
 
 
 def test_a_workspace_too_large_is_not_kept_and_the_rollout_goes_on(saved: Project) -> None:
