@@ -15,6 +15,7 @@ from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_benchflow.core.files import write_atomically
+from pytest_benchflow.jobs.machine import free_memory_mb, usable_cores
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout import RolloutResult
@@ -41,7 +42,7 @@ class Width(NamedTuple):
 
 def auto_width(*, is_remote: bool, cores: int | None = None, memory_mb: float | None = None) -> Width:
     """Return how many rollouts fit this machine when nobody says, by where they run, cores and free memory."""
-    cores = len(os.sched_getaffinity(0)) if cores is None else cores
+    cores = usable_cores() if cores is None else cores
     memory_mb = free_memory_mb() if memory_mb is None else memory_mb
     per_core, most = (_PER_CORE_REMOTE, _MOST_REMOTE) if is_remote else (_PER_CORE, _MOST)
     each = _MEMORY_MB_REMOTE if is_remote else _MEMORY_MB
@@ -49,25 +50,6 @@ def auto_width(*, is_remote: bool, cores: int | None = None, memory_mb: float | 
     if by_memory < min(most, per_core * cores):
         return Width(by_memory, f"{memory_mb / 1024:.1f} GB of memory are free")
     return Width(min(most, per_core * cores), f"{cores} core{'s' if cores > 1 else ''}")
-
-
-def free_memory_mb(proc: Path = Path("/proc/meminfo"), groups: Path = Path("/sys/fs/cgroup")) -> float:
-    """Return what this process may still use: of the machine, or of the control group it is in."""
-    free = float("inf")
-    try:
-        lines = proc.read_text().splitlines()
-        free = next(int(line.split()[1]) / 1024 for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, StopIteration, ValueError):
-        pass
-    for limit, usage in (
-        (groups / "memory.max", groups / "memory.current"),
-        (groups / "memory/memory.limit_in_bytes", groups / "memory/memory.usage_in_bytes"),
-    ):
-        try:
-            free = min(free, (int(limit.read_text()) - int(usage.read_text())) / (1 << 20))
-        except (OSError, ValueError):  # no such group, or no limit
-            continue
-    return free
 
 
 @dataclass(frozen=True, slots=True)
