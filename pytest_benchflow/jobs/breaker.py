@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from pytest_benchflow.core.errors import BenchflowError, Category
+from pytest_benchflow.jobs.model_limits import OBJECTION
 
 if TYPE_CHECKING:
     from pytest_benchflow.jobs.ledger import JobEvent
@@ -42,6 +43,8 @@ class _Record:
     """What has become of the rollouts of a scope."""
 
     works: bool = False
+    objected: float = 0.0
+    """When a rate limit was last counted as a death."""
     deaths: dict[Cause, set[str]] = field(default_factory=dict)
     """What died of each cause: tasks, or the rollouts of a single task."""
     error: BenchflowError | None = None
@@ -52,6 +55,7 @@ class CircuitBreaker:
 
     A scope is one task, where `limit` of its rollouts have to die, or all tasks, where those of `limit` different tasks
     have to: a single task that is broken says nothing of the others. One rollout that was scored ends the suspicion.
+    Rollouts that a provider's rate limit ended while they ran side by side are one death: fewer will run next time.
     """
 
     def __init__(self, limit: int = DEFAULT_BREAKER) -> None:
@@ -59,6 +63,7 @@ class CircuitBreaker:
         self._records: dict[Scope, _Record] = {}
         self._scopes: dict[str, tuple[Scope, Scope]] = {}
         """The agent and the sandbox of each rollout, in the words of its configuration."""
+        self._started: dict[str, float] = {}
 
     def learn(self, event: JobEvent) -> None:
         """Take an event of the job's ledger."""
@@ -67,16 +72,18 @@ class CircuitBreaker:
         elif event.kind == "start":
             agent: Scope = ("agent", event.agent, event.model, event.scene)
             self._scopes[event.key] = agent, ("sandbox", event.sandbox)
+            self._started[event.key] = event.ts
         elif event.kind == "end" and not event.reused and not event.refused and event.key in self._scopes:
             agent, sandbox = self._scopes.pop(event.key)
+            started = self._started.pop(event.key)
             category = None if event.category is None else Category(event.category)
             if event.status in ("passed", "failed"):
                 self._clear(event, agent, sandbox)
             elif event.status == "error" and category in _OF_AGENT:
                 self._clear(event, sandbox)
-                self._blame(event, agent, category)
+                self._blame(event, agent, category, started)
             elif event.status == "error" and category in _OF_SANDBOX:
-                self._blame(event, sandbox, category)
+                self._blame(event, sandbox, category, started)
 
     def refusal(self, config: RolloutConfig) -> BenchflowError | None:
         """Return the error of a rollout that would only die as those before it."""
@@ -92,9 +99,13 @@ class CircuitBreaker:
             for each in (scope, (*scope, event.task_path)):
                 self._records.setdefault(each, _Record()).works = True
 
-    def _blame(self, event: JobEvent, scope: Scope, category: Category) -> None:
+    def _blame(self, event: JobEvent, scope: Scope, category: Category, started: float) -> None:
         for each, victim in ((scope, event.task_path), ((*scope, event.task_path), event.key)):
             record = self._records.setdefault(each, _Record())
+            if OBJECTION.search(event.message or ""):
+                if started < record.objected:
+                    continue
+                record.objected = event.ts
             victims = record.deaths.setdefault(_cause(event), set())
             victims.add(str(victim))
             if len(victims) >= self.limit and not record.works and record.error is None:

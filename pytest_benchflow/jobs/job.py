@@ -198,6 +198,7 @@ class Job:
             notes.append(f"attempt {attempt}: {error.category} error in {error.phase}: {one_line(error.message)}")
             try:
                 await asyncio.sleep(self.retry.delay(attempt))
+                await self._room_for(config)
             except BaseException:
                 self.ledger.append(JobEvent.of_result("end", result, attempt=attempt))
                 raise
@@ -234,6 +235,13 @@ class Job:
 
     def _may_retry(self, result: RolloutResult, config: RolloutConfig, attempt: int) -> bool:
         return self.retry.should_retry(result, attempt) and self._refusal(config) is None
+
+    async def _room_for(self, config: RolloutConfig) -> None:
+        """Wait while the provider of a model limits its rate, so that another attempt does not add to the load."""
+        self._learn()
+        while not self.limits.may_try_again(config.primary_model or config.primary_agent):
+            await asyncio.sleep(_LOOK_SEC)
+            self._learn()
 
     async def _refusal_in_time(self, config: RolloutConfig) -> BenchflowError | CannotRunHere | None:
         """Return why a rollout is not to start; wait as long as what is under way may still decide that.

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from pytest_benchflow.jobs.ledger import JobEvent
     from pytest_benchflow.rollout import RolloutConfig
 
-_OBJECTION = re.compile(r"\b429\b|rate.?limit|too many requests", re.IGNORECASE)
+OBJECTION = re.compile(r"\b429\b|rate.?limit|too many requests", re.IGNORECASE)
+"""What a provider says that limits the rate."""
 #: Refusals of one burst are one objection.
 _BURST_SEC = 10.0
 _FIRST_PAUSE_SEC, _LONGEST_PAUSE_SEC = 15.0, 240.0
@@ -65,7 +66,7 @@ class ModelLimits:
             self._states.setdefault(model, _State()).running += 1
         elif event.kind in ("end", "retry") and event.key in self._keys:
             state = self._states[self._keys.pop(event.key)]
-            if event.message and _OBJECTION.search(event.message):
+            if event.message and OBJECTION.search(event.message):
                 self._object(state, event.ts)
             elif event.reward is not None:
                 self._recover(state)
@@ -75,14 +76,21 @@ class ModelLimits:
         """Refuse nothing."""
         return None
 
+    def may_try_again(self, model: str) -> bool:
+        """Return whether another attempt may start at a rollout that has its permission and runs no more."""
+        state = self._states.get(model)
+        return state is None or self._has_room(state, state.running)
+
+    def _has_room(self, state: _State, running: int) -> bool:
+        if state.most is None:
+            return True
+        return self._clock() >= state.objected + state.pause_sec and running < state.most
+
     def permit(self, model: str) -> Release | None:
         """Return what gives the permission back that a rollout of this model starts; None if it has to wait."""
         state = self._states.get(model)
-        now = self._clock()
-        if state is not None and state.most is not None:
-            running = max(state.running, self._held[model])
-            if now < state.objected + state.pause_sec or running >= state.most:
-                return None
+        if state is not None and not self._has_room(state, max(state.running, self._held[model])):
+            return None
         if self._most is None:
             return self._hold(model, None)
         if self._shared is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,25 @@ def test_what_is_paid_for_nothing_is_stopped(category: Category) -> None:
         run(breaker, task, category)
     assert breaker.refusal(config()) is not None
     assert breaker.refusal(config(agent="codex")) is None
+
+
+def test_a_rate_limit_that_ends_many_at_once_is_one_death() -> None:
+    breaker, now = CircuitBreaker(3), 100.0
+
+    def burst(number: int) -> None:
+        configs = [config(f"t{number}{each}") for each in range(8)]
+        for begins in (True, False):
+            for each in configs:
+                error = ErrorInfo(category=Category.PROVIDER, phase="execute", message="HTTP 429")
+                ended = result(each.key, None, error=error, key=each.key, agent="gemini", model="flash")
+                of = JobEvent.of_config("start", each, each.key, 1) if begins else JobEvent.of_result("end", ended)
+                breaker.learn(replace(of, ts=now + 20 * number + 5 * (not begins)))
+
+    burst(0)
+    burst(1)
+    assert breaker.refusal(config()) is None
+    burst(2)
+    assert breaker.refusal(config()) is not None
 
 
 def test_a_sandbox_that_never_starts_is_stopped_for_all_agents() -> None:

@@ -66,6 +66,21 @@ def test_after_an_objection_half_as_many_may_run_and_none_starts_for_a_while() -
     assert not ledger.allows()
 
 
+def test_another_attempt_waits_for_the_end_of_the_pause_and_for_its_turn() -> None:
+    ledger = Ledger()
+    ledger.start(2)
+    holds = [ledger.limits.permit("m"), ledger.limits.permit("m")]
+    assert all(holds)
+    ledger.end(1, message=REFUSED)
+    assert not ledger.limits.may_try_again("m")
+    ledger.now += 16
+    assert not ledger.limits.may_try_again("m")  # the other one still runs, and one at a time may
+    ledger.end(2)
+    assert ledger.limits.may_try_again("m")
+    ledger.start()
+    assert not ledger.limits.may_try_again("m")
+
+
 def test_each_score_allows_one_more_until_the_limit_is_gone() -> None:
     ledger = Ledger()
     ledger.start(4)
