@@ -32,6 +32,7 @@ class Budget:
         self.limit = limit
         self._guess = guess
         self._spent: list[float] = []
+        self._is_estimated = False
         self._running: dict[str, Kind] = {}
         self._known: dict[Kind, list[float]] = {}
 
@@ -48,6 +49,7 @@ class Budget:
             kind = self._running.pop(event.key)
             is_untold = event.cost_usd is None and (event.tokens is not None or bool(event.tool_calls))
             if event.cost_is_partial or is_untold:
+                self._is_estimated = True
                 self._spent.append(max(event.cost_usd or 0.0, self._estimate(kind)))
             elif event.cost_usd is not None:
                 self._known.setdefault(kind, []).append(event.cost_usd)
@@ -59,9 +61,10 @@ class Budget:
         if self._is_free(kind):
             return None
         left = self.limit - self.spent
-        if left > 0 and (self._running or left >= self._estimate(kind) or not self._known):
+        if left > 0 and (self._running or left >= self._estimate(kind) or not self._spent):
             return None
-        return HeldBack(f"budget: ${self.spent:.2f} of ${self.limit:.2f} are spent", "budget")
+        about = "about " if self._is_estimated else ""
+        return HeldBack(f"budget: {about}${self.spent:.2f} of ${self.limit:.2f} are spent", "budget")
 
     def must_wait(self, config: RolloutConfig) -> bool:
         """Return whether what is under way may need the money; once it has ended, more is known."""

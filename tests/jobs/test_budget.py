@@ -43,6 +43,11 @@ def budget(limit: float, guess: float = 1.0, *events: JobEvent) -> Budget:
         ([start("a"), end("a", 1.5, "retry"), start("a"), end("a", 1.0)], True, False),
         ([end("a", 9.0, reused=True)], False, False),
         ([start("a"), end("a", None, cost_is_partial=True), start("b"), end("b", 2.5)], True, False),
+        (
+            [start("a"), end("a", 1.0, cost_is_partial=True), start("b"), end("b", 1.5, cost_is_partial=True)],
+            True,
+            False,
+        ),
         ([start("a"), end("a", 0.1, cost_is_partial=True), start("b"), end("b", 1.5)], True, False),
         ([start("a"), end("a", None, tokens=5), start("b"), end("b", 2.5)], True, False),
     ],
