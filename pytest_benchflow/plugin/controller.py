@@ -194,10 +194,13 @@ class Controller:
         missing = [nodeid for nodeid in self._expected if nodeid not in self._finished]
         if not missing or self._lost_workers is None or session.exitstatus == pytest.ExitCode.INTERRUPTED:
             return
-        session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
-        what = "rollout" if len(missing) == 1 else "rollouts"
-        self._notes.append(f"{len(missing)} {what} never reported, for example {missing[0]}")
-        self._lost_workers.report_missing(missing)
+        lost = self._lost_workers.report_missing(missing)
+        if lost:
+            session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
+            what = "rollout" if len(lost) == 1 else "rollouts"
+            self._notes.append(f"{len(lost)} {what} never reported, for example {lost[0]}")
+        elif session.exitstatus == pytest.ExitCode.OK and session.testsfailed:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the table."""

@@ -44,6 +44,8 @@ class LostWorkers:
         self._n_failed = 0
         self._losses: Counter[str] = Counter()
         self._interrupted: set[object] = set()
+        self._begun: set[str] = set()
+        """The items that dead workers ran."""
         self._called: dict[str, pytest.TestReport] = {}
         """The reports of items that have their outcome and not yet their end."""
 
@@ -129,13 +131,18 @@ class LostWorkers:
             with suppress(KeyboardInterrupt):  # a second one waits for nobody, and the report is written all the same
                 wait_for_workers(self.stop(), _STOP_SEC)
 
-    def report_missing(self, missing: Iterable[str]) -> None:
-        """Report what nobody has reported: what its result on disk says, or that there is none."""
+    def report_missing(self, missing: Iterable[str]) -> list[str]:
+        """Report what nobody has reported: what its result on disk says, or that there is none.
+
+        Return what is missing without a dead worker having scored it, of which nobody knows why.
+        """
         run = get_session(self._config)
         results = {result.key: result for result in run.job.scored()}
         for nodeid in missing:
-            for report in _reports(nodeid, results.get(nodeid)):
+            why = _DIED_AGAIN if nodeid in self._begun else _NEVER_RAN
+            for report in _reports(nodeid, results.get(nodeid), why):
                 self._config.hook.pytest_runtest_logreport(report=report)
+        return [nodeid for nodeid in missing if nodeid not in results or nodeid not in self._begun]
 
     @property
     def _scheduler(self) -> object:
@@ -155,12 +162,17 @@ class LostWorkers:
         job = get_session(self._config).job
         reader = LedgerReader(job.ledger.path)
         running: dict[str, JobEvent] = {}
+        begun: set[str] = set()
         for event in reader.news():
-            if event.kind in ("start", "phase"):
+            if event.kind == "begin":
+                begun.clear()
+            elif event.kind in ("start", "phase"):
                 running[event.key] = event
+                begun.add(event.key)
             else:
                 running.pop(event.key, None)
         reader.close()
+        self._begun.update(begun.intersection(lost))
         for nodeid in lost:
             if nodeid not in running:
                 continue
@@ -234,8 +246,12 @@ def _run_again_by_successor(scheduler: object, node: object, nodeid: str) -> boo
     return True
 
 
-def _reports(nodeid: str, result: RolloutResult | None) -> list[pytest.TestReport]:
-    """Return the reports of an item that no worker has reported."""
+_NEVER_RAN = "never ran: no worker lived to run it"
+_DIED_AGAIN = "its worker died, and none lived to run it again"
+
+
+def _reports(nodeid: str, result: RolloutResult | None, why: str) -> list[pytest.TestReport]:
+    """Return the reports of an item that no worker has reported; `why` is for one without a result."""
     from pytest_benchflow.plugin.outcome import judge
 
     def report(when: str, outcome: str, text: str | None = None) -> pytest.TestReport:
@@ -247,7 +263,7 @@ def _reports(nodeid: str, result: RolloutResult | None) -> list[pytest.TestRepor
         return made
 
     if result is None:
-        return [report("setup", "failed", "never ran: no worker lived to run it"), report("teardown", "passed")]
+        return [report("setup", "failed", why), report("teardown", "passed")]
     verdict = judge(result)
     outcome = "passed" if verdict.kind == "passed" else "failed"
     return [report("setup", "passed"), report("call", outcome, verdict.text or None), report("teardown", "passed")]

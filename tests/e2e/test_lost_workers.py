@@ -109,6 +109,9 @@ def pytest_bf_rollout_phase(rollout, phase):
 """
 
 
+REPORTS = ("--bf-json=r.json", "--junitxml=r.xml")
+
+
 @dataclass(frozen=True)
 class Told:
     """What each report says of the rollouts, by task."""
@@ -135,7 +138,7 @@ def _outcome(case: ET.Element) -> str:
 def run(project: Project, *args: str) -> pytest.RunResult:
     for name in "abcd":
         project.task(f"tasks/{name}")
-    return project.run("tasks", "--bf-json=r.json", "--junitxml=r.xml", *args)
+    return project.run("tasks", *REPORTS, *args)
 
 
 @pytest.mark.parametrize("dist", ["load", "worksteal", "loadfile"])
@@ -220,3 +223,28 @@ def test_what_never_ran_is_named_and_counted_everywhere(project: Project) -> Non
             "ERROR tasks/d/task.toml::oracle - never ran: no worker lived to run it",
         ]
     )
+
+
+@pytest.mark.parametrize(
+    ("solve", "outcome", "status"),
+    [("echo done > /app/done.txt", "passed", pytest.ExitCode.OK), ("true", "failed", pytest.ExitCode.TESTS_FAILED)],
+)
+def test_a_score_that_its_worker_did_not_live_to_report_ends_the_run_like_any_other(
+    project: Project, solve: str, outcome: str, status: pytest.ExitCode
+) -> None:
+    project.task("tasks/c", solve=solve)
+    project.write({"conftest.py": ONCE})
+    done = project.run("tasks", *REPORTS, "-n", "1", "--max-worker-restart=0")
+    assert done.ret == status
+    told = Told.by(project)
+    assert (told.json, told.junit) == ({"c": outcome}, [("c", outcome.replace("failed", "failure"))])
+    assert "never" not in done.stdout.str()
+
+
+def test_what_began_and_nobody_could_run_again_is_told_apart(project: Project) -> None:
+    project.task("tasks/b")
+    project.write({"conftest.py": ALWAYS})
+    done = project.run("tasks", *REPORTS, "-n", "1", "--max-worker-restart=0")
+    assert done.ret == pytest.ExitCode.INTERNAL_ERROR
+    assert Told.by(project).junit == [("b", "error")]
+    done.stdout.fnmatch_lines("ERROR tasks/b/task.toml::oracle - its worker died, and none lived to run it again")
