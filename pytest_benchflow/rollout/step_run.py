@@ -89,6 +89,8 @@ class StepRun:
     """Directories for logs that the agent replaced by links, which are not followed."""
     _guard: Guard | None = field(default=None, init=False)
     _verifier_guard: Guard | None = field(default=None, init=False)
+    _n_examined: int = field(default=0, init=False)
+    """How many events of the trajectory were searched for a look at hidden files."""
     is_spoiled: bool = field(default=False, init=False)
     """Whether the agent left an environment that no later step could work in."""
 
@@ -151,6 +153,7 @@ class StepRun:
     async def verify(self) -> Verification:
         """Copy the agent's logs and artifacts out, then run the hidden tests, here or in a sandbox of their own."""
         separate = self.step.verifier.mode == "separate"
+        await self._examine_calls()
         try:
             return await self._verify(separate=separate)
         except SandboxError as error:
@@ -185,6 +188,23 @@ class StepRun:
         if not separate and not self.is_last:
             await verifier.clear()
         return verified
+
+    async def _examine_calls(self) -> None:
+        """Record whether the agent looked for what is hidden from it, by the tool calls of this step."""
+        recorder, since = self.recorder, self._n_examined
+        if not self.step.verifier.hardening.enabled or not any(one.n_tool_calls for one in recorder.prompt_results):
+            return
+        from pytest_benchflow.verify import hidden_files_sought
+
+        self._n_examined = recorder.n_events
+        told = "\n".join([self.step.instruction, *recorder.prompts])
+        workdir = getattr(self.sandbox, "workdir", "/")
+
+        def look() -> Finding | None:
+            return hidden_files_sought(recorder.events(since, recorder.n_events), told, workdir)
+
+        if (finding := await asyncio.to_thread(look)) is not None:
+            recorder.findings.append(finding.model_copy(update={"step": self.step.name}))
 
     async def verify_artifacts(self, entries: list[ArtifactEntry]) -> Verification:
         """Run the hidden tests of a separate verifier on artifacts that are in the step's directory already."""

@@ -40,6 +40,7 @@ from .rubric_models import Criterion as Criterion
 from .rubric_models import JudgeConfig as JudgeConfig
 from .rubric_models import JudgeRubric as JudgeRubric
 from .rubric_models import ScoringConfig as ScoringConfig
+from .sought import hidden_files_sought as hidden_files_sought
 from .submission import Work as Work
 from .verifier import OUTPUT as OUTPUT
 from .verifier import Verification as Verification

@@ -26,6 +26,7 @@ import os, subprocess
 evil = "\x1b[2J\x1b]0;owned\x07::error file=x::pwned\n::set-output name=a::b\n  ::stop-commands::t\n"
 evil += "##[group]x\n##vso[task.complete]y\r\u202e\ud800"
 update("tool_call", toolCallId=evil, title=evil, kind="execute", status="completed", rawInput={"command": evil})
+update("tool_call", toolCallId="look", title="look", kind="execute", status="completed", rawInput="ls /sol" "ution")
 update("plan", entries=[{"content": evil, "status": "pending", "priority": evil}])
 say(evil)
 usage = {"inputTokens": float("inf"), "outputTokens": -3}
@@ -129,5 +130,5 @@ def test_files_of_the_rollout_are_the_harness_s(run: Run) -> None:
         assert not any(path.is_symlink() for path in directory.rglob("*"))
         assert not (directory / "artifacts/logs/artifacts/sparse").exists()
         assert any("sent more than 2048 MB" in note for note in result["notes"])
-        assert "log_file" in [finding["kind"] for finding in result["integrity"]]
+        assert {"log_file", "tests_sought"} <= {finding["kind"] for finding in result["integrity"]}
         assert result["tokens"] == {"input": None, "output": None, "cached": None}
