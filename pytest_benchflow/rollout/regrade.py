@@ -16,8 +16,9 @@ from pytest_benchflow.core.errors import BenchflowError, UsageError
 from pytest_benchflow.rollout.artifacts import ArtifactEntry, copy_artifacts_in
 from pytest_benchflow.rollout.checks import configured_secrets
 from pytest_benchflow.rollout.config import RolloutConfig
+from pytest_benchflow.rollout.judging import judges_of
 from pytest_benchflow.rollout.recorder import Recorder, write_json
-from pytest_benchflow.rollout.result import RolloutResult, StepResult
+from pytest_benchflow.rollout.result import RolloutResult, StepResult, read_trajectory
 from pytest_benchflow.rollout.setup import (
     STOP_TIMEOUT_SEC,
     agent_spec,
@@ -32,8 +33,14 @@ from pytest_benchflow.rollout.workspace import WORKSPACE, copy_artifacts, restor
 if TYPE_CHECKING:
     from pytest_benchflow.rollout.resources import Resources
     from pytest_benchflow.tasks import Task, TaskStep
+    from pytest_benchflow.verify import Evidence, JudgeSetup
 
 REGRADES = "regrades"
+#: What of a result the verifier decides.
+_VERIFIED = (
+    "rewards", "reward", "error", "checks", "criteria", "judge", "reward_events", "verifier_tail", "task_digest",
+    "sandbox", "rollout_dir"
+)  # fmt: skip
 #: What of `config.json` says where and how the tests run; the rest was about the agent.
 _KEPT = ("sandbox", "sandbox_user", "threshold", "timeout_multiplier", "base_image_override", "context_root")
 
@@ -67,15 +74,16 @@ async def regrade(earlier: RolloutResult, task: Task, config: RolloutConfig, res
     """
     rollout = earlier.rollout_dir
     assert rollout is not None  # it was read from there
-    steps = _steps(rollout, task)
+    steps, judges = _steps(rollout, task), await asyncio.to_thread(judges_of, task, config)
     began, directory = time.monotonic(), _new_directory(rollout)
     recorder = Recorder(config, task, agent=earlier.agent, model=earlier.model)
     recorder.name, recorder.directory = f"{earlier.rollout_name}-regrade-{directory.name}", directory
     recorder.redactor.add(configured_secrets(task, config, os.environ))
+    recorder.redactor.add(judge.endpoint.api_key for judge in judges.values())
     for step in steps:
         try:
             with recorder.in_phase("verify"):
-                await _verify(step, rollout, recorder, resources)
+                await _verify(step, rollout, recorder, resources, judges)
         except (BenchflowError, TimeoutError, OSError) as error:
             recorder.add_error(error)
             break
@@ -88,8 +96,6 @@ async def regrade(earlier: RolloutResult, task: Task, config: RolloutConfig, res
 
 def _steps(rollout: Path, task: Task) -> list[TaskStep]:
     """Return the steps whose work was kept; a separate verifier needs the artifacts only, which always are."""
-    if any(step.verifier.type == "llm-judge" for step in task.steps):
-        raise UsageError(f"{task.name} is judged by a model", advice="run it again")
     kept = [step for step in task.steps if _needed(rollout, step).exists()]
     if not kept:
         advice = "save it with --bf-save-workspace the next time"
@@ -117,13 +123,21 @@ def _new_directory(rollout: Path) -> Path:
     raise AssertionError("unreachable")
 
 
-async def _verify(step: TaskStep, rollout: Path, recorder: Recorder, resources: Resources) -> None:
+async def _verify(
+    step: TaskStep,
+    rollout: Path,
+    recorder: Recorder,
+    resources: Resources,
+    judges: Mapping[str | None, JudgeSetup],
+) -> None:
     config, task = recorder.config, recorder.task
     backend = await resources.backend(config.sandbox)
     recorder.sandbox = backend.name
     build_dir = await resources.build_context(task, config)
     sandbox = backend.create(agent_spec(task, config, recorder.name, build_dir=build_dir))
-    work = StepRun(config, task, step, recorder, backend, build_dir, sandbox)
+    work = StepRun(config, task, step, recorder, backend, build_dir, sandbox, judges, resources.judge_limit)
+    if step.name in judges:
+        work.evidence = await asyncio.to_thread(_evidence, rollout, step)
     entries = _artifacts(_output(rollout, step))
     await asyncio.to_thread(copy_artifacts, _output(rollout, step) / "artifacts", work.output / "artifacts")
     try:
@@ -150,6 +164,23 @@ async def _verify(step: TaskStep, rollout: Path, recorder: Recorder, resources: 
     recorder.add_verification(step, verification)
 
 
+def _evidence(rollout: Path, step: TaskStep) -> Evidence:
+    """Return what the agent said and did until the end of a step, as the trajectory has it."""
+    from pytest_benchflow.verify import Evidence
+
+    events = read_trajectory(rollout)
+    last = max((n for n, event in enumerate(events) if event.get("step") == step.name), default=len(events) - 1)
+    events = events[: last + 1]
+    spoken: list[str] = []
+    for event in events:
+        kind, text = event.get("type"), event.get("text")
+        if kind == "user_message":
+            spoken = []
+        elif kind == "agent_message" and not event.get("notice") and isinstance(text, str):
+            spoken = [*spoken, text] if event.get("continues") else [text]
+    return Evidence("".join(spoken) or None, lambda: events)
+
+
 def _artifacts(output: Path) -> list[ArtifactEntry]:
     try:
         lines = json.loads((output / "artifacts/manifest.json").read_bytes())
@@ -164,10 +195,7 @@ def _merged(earlier: RolloutResult, verified: RolloutResult, *, seconds: float) 
     """Return what the agent did, as it was, with what the tests say of it now."""
     outcomes = {step.name: step.agent_outcome for step in earlier.steps}
     steps = [StepResult(name=s.name, rewards=s.rewards, agent_outcome=outcomes.get(s.name)) for s in verified.steps]
-    said_now = {
-        name: getattr(verified, name)
-        for name in ("rewards", "reward", "error", "checks", "verifier_tail", "task_digest", "sandbox", "rollout_dir")
-    }
+    said_now = {name: getattr(verified, name) for name in _VERIFIED}
     times = {"started_at": verified.started_at, "finished_at": verified.finished_at}
     notes = [*earlier.notes, *verified.notes, f"regraded; the earlier result is in {earlier.rollout_name}/result.json"]
     changes = {**said_now, **times, "steps": steps, "notes": notes, "threshold": verified.threshold}

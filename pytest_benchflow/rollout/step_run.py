@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pytest_benchflow.rollout.recorder import Recorder
     from pytest_benchflow.sandboxes import Backend, HasNetwork, Sandbox
     from pytest_benchflow.tasks import CollectHook, Task, TaskStep
-    from pytest_benchflow.verify import AgentUser, JudgeSetup, JudgeVerifier
+    from pytest_benchflow.verify import AgentUser, Evidence, JudgeSetup, JudgeVerifier
 
 
 _RECOVER_TIMEOUT_SEC = 30.0
@@ -82,6 +82,8 @@ class StepRun:
     """How steps are judged that have no test script, by their names."""
     judge_limit: asyncio.Semaphore | None = None
     """Shared by all judges of the job."""
+    evidence: Evidence | None = field(default=None, init=False)
+    """What a judge is told of the agent, if that is not what was recorded here."""
     _network: Network | None = field(default=None, init=False)
     _verifier_sandbox: Sandbox | None = field(default=None, init=False)
     _copied: TaskStep | None = field(default=None, init=False)
@@ -484,11 +486,12 @@ class StepRun:
         from pytest_benchflow.verify import Evidence, JudgeVerifier
 
         last = self.recorder.last_prompt_result
+        recorded = Evidence(None if last is None else last.message, self.recorder.events)
         return JudgeVerifier(
             sandbox=service_of(sandbox, self.step.verifier.service),
             step=self.step,
             setup=setup,
-            evidence=Evidence(None if last is None else last.message, self.recorder.events),
+            evidence=self.evidence or recorded,
             timeout_sec=verifier_limit(self.step, self.config),
             limit=self.judge_limit,
             on_record=self.recorder.judge_records.append,

@@ -12,6 +12,8 @@ from model_server import As, Fail, ModelServer, Verbatim
 from model_server.conversation import Conversation
 from project import Project, write_files, write_native_task
 
+from pytest_benchflow.cli.main import main
+
 RUBRIC = """\
 [judge]
 model = "anthropic/claude-scripted-1"
@@ -64,11 +66,14 @@ def rollouts(project: Project) -> list[dict]:
     return [entry["result"] for entry in json.loads((project.root / "report.json").read_text())["rollouts"]]
 
 
-def test_the_oracle_passes_and_nop_fails(project: Project, server: ModelServer) -> None:
+def test_the_oracle_passes_and_nop_fails(
+    project: Project, server: ModelServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     server.script("", grade)
     project.task("tasks/a", toml=TOML, test=None, files={"tests/rubric.toml": RUBRIC})
     price = "anthropic/claude-scripted-1=1/10"
-    run = judged(project, server, "--bf-selftest", "--bf-price", price, "--bf-max-cost", "1")
+    options = ("--bf-price", price, "--bf-max-cost", "1", "--bf-save-workspace", "--bf-job-name", "mine")
+    run = judged(project, server, "--bf-selftest", *options)
     run.assert_outcomes(passed=2)
     run = judged(project, server, "--bf-max-cost", "1", "--bf-dry-run")
     run.stdout.fnmatch_lines(
@@ -99,6 +104,19 @@ def test_the_oracle_passes_and_nop_fails(project: Project, server: ModelServer) 
     assert kept == {"reward.json", "reward-details.json", "evaluation_details.json", "judge-calls.jsonl"}
     evaluation = json.loads((directory / "verifier/evaluation_details.json").read_text())
     assert (evaluation["score"], evaluation["n_passed"], evaluation["n_total"]) == (1.0, 2, 2)
+    monkeypatch.setenv("JUDGE_URL", server.url)
+    monkeypatch.setenv("JUDGE_KEY", KEY)
+    again = RUBRIC.replace('name = "done"', 'name = "done"\nfiles = ["no.txt"]') + "[judge.x]"
+    project.write({"tasks/a/tests/rubric.toml": again})
+    assert main(["regrade", str(project.root / "jobs/mine")]) == 1
+    assert "x is not a known key" in capsys.readouterr().out
+    project.write({"tasks/a/tests/rubric.toml": again.removesuffix("[judge.x]")})
+    assert main(["regrade", str(project.root / "jobs/mine")]) == 0
+    regraded = [json.loads(path.read_text()) for path in project.root.glob("jobs/mine/*/regrades/*/result.json")]
+    assert sorted((result["agent"], result["reward"], result["judge"]["calls"]) for result in regraded) == [
+        ("nop", 0.0, 2),
+        ("oracle", 0.25, 2),
+    ]
     assert KEY not in "".join(path.read_text("utf-8", "replace") for path in directory.rglob("*") if path.is_file())
 
 
