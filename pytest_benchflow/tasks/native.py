@@ -36,6 +36,13 @@ class Strategy:
     judge: Judge | None = None
     """Its rubric's path is relative to the verifier's directory."""
 
+    @property
+    def script(self) -> str | None:
+        """The file of the verifier that the command runs, None if it begins with something else."""
+        first = (self.command or "").split(maxsplit=1)[:1]
+        path = os.path.normpath(first[0]) if first and "/" in first[0] else ""
+        return None if not path or path.startswith(("/", "..", "-", "$", "~")) else path
+
 
 def read_strategy(directory: str) -> Strategy | None:
     """Return the strategy that `verifier.md` in `directory` chooses, None without such a file."""

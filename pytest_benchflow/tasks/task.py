@@ -64,7 +64,7 @@ def _step(
         agent_network=_network(own, agent, config.environment),
         verifier=_verifier(root, config, layout, step, tests_dirs, strategy),
         tests_dirs=tests_dirs,
-        test_script=script(config, "test"),
+        test_script=(strategy.script if strategy is not None else None) or script(config, "test"),
         solution_dir=solution_dir,
         workdir_dir=folder / "workdir" if folder and (folder / "workdir").is_dir() else None,
         min_reward=step.min_reward if step else None,

@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_benchflow.core.errors import RewardError
 from pytest_benchflow.core.text import one_line
+from pytest_benchflow.verify.reward_map import AGGREGATE, DETAILS, METRICS, aggregated, metrics_of
 
 _MAX_CTRF_BYTES = 5_000_000
 
@@ -55,13 +57,17 @@ _LARGEST = 1e100
 
 
 def read_rewards(
-    directory: Path, within: tuple[float, float] | None = None, ending: str | None = None
+    directory: Path,
+    within: tuple[float, float] | None = None,
+    ending: str | None = None,
+    policy: Mapping[str, object] | None = None,
 ) -> dict[str, float]:
     """Return the rewards in a verifier's log directory, all of them within the range that the task declares.
 
-    `ending` is how the verifier ended, which the error tells if it left none.
+    `ending` is how the verifier ended, which the error tells if it left none. With a `policy`, metrics and details may
+    stand in the file as BenchFlow lets them; it says what makes a reward of metrics, if the file does not.
     """
-    rewards = _read(directory, ending)
+    rewards = _read(directory, ending, policy)
     for key, value in rewards.items():
         if within is not None and not within[0] <= value <= within[1]:
             raise RewardError(
@@ -71,7 +77,7 @@ def read_rewards(
     return rewards
 
 
-def _read(directory: Path, ending: str | None) -> dict[str, float]:
+def _read(directory: Path, ending: str | None, policy: Mapping[str, object] | None) -> dict[str, float]:
     """Read the files; `reward.json` beats `reward.txt`, and both must agree."""
     as_json, as_txt = directory / REWARD_JSON, directory / REWARD_TXT
     has_json, has_txt = _is_file(as_json), _is_file(as_txt)
@@ -79,7 +85,7 @@ def _read(directory: Path, ending: str | None) -> dict[str, float]:
         raise RewardError(_nothing_found(directory, ending), advice="let test.sh write /logs/verifier/reward.txt")
     if not has_json:
         return {"reward": parse_txt(_text(as_txt))}
-    rewards = parse_json(_text(as_json))
+    rewards = parse_json(_text(as_json), policy)
     if has_txt:
         _refuse_disagreement(primary_reward(rewards), parse_txt(_text(as_txt)))
     return rewards
@@ -101,8 +107,8 @@ def parse_txt(text: str) -> float:
     return _finite(value, "reward.txt")
 
 
-def parse_json(text: str) -> dict[str, float]:
-    """Parse the content of reward.json."""
+def parse_json(text: str, policy: Mapping[str, object] | None = None) -> dict[str, float]:
+    """Parse the content of reward.json: numbers, and with a policy what BenchFlow lets stand beside them."""
     if not text:
         raise RewardError("reward.json is empty", advice='write an object of numbers, for example {"reward": 1.0}')
     try:
@@ -113,7 +119,21 @@ def parse_json(text: str) -> dict[str, float]:
         raise RewardError(f"reward.json holds {_kind(data)}", advice='write an object, for example {"reward": 1.0}')
     if not data:
         raise RewardError("reward.json holds no key", advice='write at least {"reward": NUMBER}')
-    return {key: _number(key, value) for key, value in data.items()}
+    if policy is None:
+        return {key: _number(key, value) for key, value in data.items()}
+    metrics = metrics_of(data.pop(METRICS), _number) if METRICS in data and not _is_number(data[METRICS]) else {}
+    own = data.pop(AGGREGATE) if AGGREGATE in data and not _is_number(data[AGGREGATE]) else None
+    numbers = {key: _number(key, value) for key, value in data.items() if key not in DETAILS or _is_number(value)}
+    if twice := sorted(numbers.keys() & metrics.keys()):
+        raise RewardError(f"reward.json has {one_line(twice[0])} among its metrics and beside them", advice="keep one")
+    rewards = aggregated({**metrics, **numbers}, metrics, own, policy)
+    if not rewards:
+        raise RewardError("reward.json holds no number", advice='write at least {"reward": NUMBER}')
+    return rewards
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -167,7 +167,7 @@ class TestRewardFunc:
         places = (Path(rollout_dir), Path(rollout_dir) / "verifier")
         place = next((each for each in places if any((each / name).is_file() for name in _REWARD_FILES)), None)
         if place is not None:
-            return primary_reward(await asyncio.to_thread(read_rewards, place))
+            return primary_reward(await asyncio.to_thread(read_rewards, place, policy={}))
         if self.missing is None:
             raise RewardError(
                 f"there is no {' or '.join(_REWARD_FILES)} in {rollout_dir}",

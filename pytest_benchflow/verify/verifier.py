@@ -72,7 +72,7 @@ class Verifier:
             await self.settle()
         await self._collect(into)
         ending = _ending(status, into / OUTPUT)
-        rewards = read_rewards(into, self.step.verifier.reward_range, ending)
+        rewards = read_rewards(into, self.step.verifier.reward_range, ending, self._policy)
         return Verification(rewards, read_checks(into), read_criteria(into))
 
     async def clear(self) -> None:
@@ -107,7 +107,7 @@ class Verifier:
         # Some programs take an empty variable for an answer.
         absent = [name for name, value in self.env.items() if not value]
         unset = f"unset {shlex.join(absent)}; " if absent and self.owner is not None else ""
-        command = unset + f"{shlex.quote(self._script)} >{LOGS}/{OUTPUT} 2>&1 </dev/null"
+        command = unset + f"{self._command} >{LOGS}/{OUTPUT} 2>&1 </dev/null"
         try:
             done = await self.sandbox.exec(
                 command, user=self.step.verifier.user, env=self.env, timeout_sec=self.timeout_sec
@@ -131,6 +131,23 @@ class Verifier:
     async def _must(self, script: str, what: str, error: Callable[[str], VerifierError] = VerifierError) -> None:
         limit = _STEP_TIMEOUT_SEC
         await exec_checked(self.sandbox, script, what, cwd="/", timeout_sec=limit, error=error)
+
+    @property
+    def _policy(self) -> Mapping[str, object] | None:
+        """What a native task's document says of making a reward of metrics; None in other tasks, which have none."""
+        strategy = self.step.verifier.strategy
+        if strategy is None:
+            return {} if self.target == "/verifier" else None
+        policy = strategy.outputs.get("aggregate_policy")
+        return policy if isinstance(policy, Mapping) else {}
+
+    @property
+    def _command(self) -> str:
+        """What runs the tests: their script, or a strategy's command in their directory."""
+        strategy = self.step.verifier.strategy
+        if strategy is None or strategy.command is None:
+            return shlex.quote(self._script)
+        return f"{{ cd {self.target} && {{\n{strategy.command}\n}}; }}"
 
     @property
     def _script(self) -> str:

@@ -234,6 +234,23 @@ def test_a_native_strategy_judges(project: Project, server: ModelServer) -> None
     judged(project, server).assert_outcomes(passed=1)
 
 
+def test_a_native_verifier_makes_its_reward_of_metrics(project: Project) -> None:
+    task = write_native_task(project.root / "tasks/native")
+    metrics = '{"metrics": {"a": 1, "b": 0.5}, "evidence": ["x"]}'
+    document = """\
+        ---
+        verifier:
+          strategies: {run: {type: script, command: ./run.sh}}
+          outputs: {aggregate_policy: {field: reward, fallback: mean}}
+        ---
+        """
+    script = f"#!/bin/sh\necho '{metrics}' >/logs/verifier/reward.json\n"
+    write_files(task, {"verifier/verifier.md": document, "verifier/run.sh": script})
+    project.run("tasks", "--bf-sandbox", "local", "--bf-threshold", "0.75").assert_outcomes(passed=1)
+    (result,) = project.results().values()
+    assert result["rewards"] == {"a": 1.0, "b": 0.5, "reward": 0.75}
+
+
 @pytest.mark.docker
 def test_judged_tasks_in_docker(project: Project, server: ModelServer) -> None:
     project.task("tasks/a", toml=TOML, test=None, files={"tests/rubric.toml": RUBRIC})

@@ -122,6 +122,76 @@ def test_anything_else_in_reward_json_is_an_error(tmp_path: Path, text: str, sai
     assert len(str(caught.value)) < 300
 
 
+M = '"metrics": {"a": 0.5, "b": 1}'
+
+
+@pytest.mark.parametrize(
+    ("text", "policy", "rewards"),
+    [
+        ('{"reward": 1, "reason": "fine", "items": [1], "rubric": null}', {}, {"reward": 1.0}),
+        ('{"reward": 1, "items": 3, "metrics": 2}', {}, {"reward": 1.0, "items": 3.0, "metrics": 2.0}),
+        (f'{{"reward": 0.2, {M}}}', {}, {"reward": 0.2, "a": 0.5, "b": 1.0}),
+        (f"{{{M}}}", {}, {"a": 0.5, "b": 1.0}),
+        (f'{{{M}, "aggregate": {{"method": "mean"}}}}', {}, {"a": 0.5, "b": 1.0, "reward": 0.75}),
+        (f'{{{M}, "reward": 0.75, "aggregate": {{"method": "mean"}}}}', {}, {"a": 0.5, "b": 1.0, "reward": 0.75}),
+        (f"{{{M}}}", {"method": "weighted-mean", "weights": {"a": 1, "b": 3}}, {"a": 0.5, "b": 1.0, "reward": 0.875}),
+        (f"{{{M}}}", {"fallback": "weighted_mean"}, {"a": 0.5, "b": 1.0, "reward": 0.75}),
+        (f'{{{M}, "reward": 0}}', {"fallback": "mean"}, {"a": 0.5, "b": 1.0, "reward": 0.0}),
+        ('{"a": 1, "b": 0.25}', {"method": "weighted_sum", "weights": {"a": 0.5, "b": 1}}, {"reward": 0.75}),
+        ('{"a": 1, "b": 0.25}', {"method": "all_pass"}, {"reward": 0.0}),
+        ('{"a": 1, "b": 0.25}', {"method": "any_pass"}, {"reward": 1.0}),
+        ('{"a": 1, "b": 0.25}', {"method": "threshold", "threshold": 0.6}, {"reward": 1.0}),
+        ('{"a": 1, "b": 0.25}', {"method": "threshold"}, {"reward": 0.0}),
+    ],
+)
+def test_a_native_tasks_file_may_have_metrics_and_details(
+    tmp_path: Path, text: str, policy: dict[str, object], rewards: dict[str, float]
+) -> None:
+    (tmp_path / "reward.json").write_text(text)
+    numbers = {key: value for key, value in json.loads(text).items() if isinstance(value, int | float)}
+    assert read_rewards(tmp_path, policy=policy) == pytest.approx({**numbers, **rewards})
+
+
+@pytest.mark.parametrize("text", [f"{{{M}}}", '{"reward": 1, "reason": "fine"}'])
+def test_other_tasks_have_numbers_only(tmp_path: Path, text: str) -> None:
+    with pytest.raises(RewardError, match=r"is an object|is a string"):
+        read(tmp_path, js=text)
+
+
+@pytest.mark.parametrize(
+    ("text", "policy", "said"),
+    [
+        ('{"reason": "x"}', {}, "reward.json holds no number"),
+        ('{"reward": 1, "done": "yes"}', {}, "done is a string"),
+        ('{"reward": true, "reason": "x"}', {}, "reward is a boolean"),
+        ('{"metrics": [1]}', {}, "metrics is not an object"),
+        ('{"metrics": {"a": "1"}}', {}, "metrics.a is a string"),
+        ('{"metrics": {"a": true}}', {}, "metrics.a is a boolean"),
+        ('{"metrics": {"a": 1}, "a": 2}', {}, "has a among its metrics and beside them"),
+        (f'{{{M}, "aggregate": "mean"}}', {}, "aggregate is not an object"),
+        (f'{{{M}, "aggregate": {{}}, "reward": 1}}', {"weights": {}}, None),
+        (f'{{{M}, "aggregate": {{"weights": {{}}}}}}', {}, "aggregate has no method"),
+        (f"{{{M}}}", {"method": "meen"}, "has the method meen; did you mean mean?"),
+        (f"{{{M}}}", {"method": "weighted_sum"}, "weighted_sum needs weights"),
+        (f"{{{M}}}", {"method": "weighted_sum", "weights": {"a": 1}}, "weights and metrics differ in b"),
+        (f"{{{M}}}", {"method": "weighted_mean", "weights": {"a": 0, "b": 0}}, "no positive sum"),
+        (f"{{{M}}}", {"method": "threshold", "threshold": "x"}, "threshold of the aggregate policy is not a number"),
+        (f"{{{M}}}", {"method": "mean", "field": "score"}, "is for score"),
+        (f'{{{M}, "reward": 1}}', {"method": "mean"}, "says 1, and its metrics give 0.75"),
+        ('{"reward": 1}', {"method": "mean"}, "an aggregate policy and no metrics"),
+    ],
+)
+def test_what_a_policy_cannot_work_with_is_an_error(
+    tmp_path: Path, text: str, policy: dict[str, object], said: str | None
+) -> None:
+    (tmp_path / "reward.json").write_text(text)
+    if said is None:
+        assert read_rewards(tmp_path, policy=policy)["reward"] == 1.0
+        return
+    with pytest.raises(RewardError, match=re.escape(said)):
+        read_rewards(tmp_path, policy=policy)
+
+
 def test_no_file_is_an_error_that_says_what_is_there_instead(tmp_path: Path) -> None:
     (tmp_path / "test-stdout.txt").write_text("1")
     with pytest.raises(RewardError, match=r"no reward\.txt or reward\.json.*holds test-stdout\.txt"):
