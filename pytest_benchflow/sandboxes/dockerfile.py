@@ -14,8 +14,21 @@ from pytest_benchflow.core.errors import BuildError, UnsupportedError
 from pytest_benchflow.core.text import did_you_mean
 
 #: Instructions that change nothing for commands run later.
-INERT = frozenset({"CMD", "EXPOSE", "HEALTHCHECK", "LABEL", "MAINTAINER", "STOPSIGNAL", "VOLUME"})
-KEYWORDS = INERT | {"ADD", "ARG", "COPY", "ENTRYPOINT", "ENV", "FROM", "ONBUILD", "RUN", "SHELL", "USER", "WORKDIR"}
+INERT = frozenset({"CMD", "EXPOSE", "LABEL", "MAINTAINER", "STOPSIGNAL", "VOLUME"})
+KEYWORDS = INERT | {
+    "ADD",
+    "ARG",
+    "COPY",
+    "ENTRYPOINT",
+    "ENV",
+    "FROM",
+    "HEALTHCHECK",
+    "ONBUILD",
+    "RUN",
+    "SHELL",
+    "USER",
+    "WORKDIR",
+}
 USE_DOCKER = "use --bf-sandbox docker"
 _WITH_HEREDOCS = frozenset({"ADD", "COPY", "RUN"})
 _WITH_FLAGS = _WITH_HEREDOCS | {"FROM", "HEALTHCHECK"}
@@ -212,10 +225,10 @@ def _checked(file: Dockerfile, item: RawInstruction) -> Instruction:
     if open_heredoc := next((heredoc.name for heredoc in item.heredocs if not heredoc.is_closed), None):
         advice = f"close it with a line that holds only {open_heredoc}"
         raise file.error(item.line, f"the here-document {open_heredoc} never ends; {advice}")
-    return Instruction(item.line, keyword, rest, flags, _json_words(rest), item.heredocs)
+    return Instruction(item.line, keyword, rest, flags, json_words(rest), item.heredocs)
 
 
-def _json_words(text: str) -> tuple[str, ...] | None:
+def json_words(text: str) -> tuple[str, ...] | None:
     """Read the JSON form; anything that is not a list of strings is the shell form, as in Docker."""
     if not text.startswith("["):
         return None
@@ -302,7 +315,7 @@ def with_sources(text: str, place: Callable[[int, str], str | None]) -> str:
 
 def _with_words(arguments: str, line: int, place: Callable[[int, str], str | None]) -> str:
     if arguments.startswith("["):
-        words = _json_words(arguments) or ()
+        words = json_words(arguments) or ()
         renamed = (*(_placed(word, line, place) for word in words[:-1]), *words[-1:])
         return arguments if renamed == words else json.dumps(renamed)
     spans = [span for span in _WORD.finditer(arguments) if span[0] not in ("\\", "`") and not span[1]]

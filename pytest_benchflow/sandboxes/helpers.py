@@ -200,35 +200,3 @@ class UnreachedHosts:
         """Return what the user should know of them."""
         refused = [f"the sandbox's network refused {', '.join(self.refused)}"] if self.refused else []
         return [*refused, *([f"this machine could not reach {', '.join(self.failed)}"] if self.failed else [])]
-
-
-_ENTRYPOINT_WAIT_SEC = 10
-#: Starts "$@" with a command that lives on, and tells once its turn has come, or how "$@" ended before.
-_ENTRYPOINT = r"""
-exec 8< <(
-  exec 9>&1 2>/dev/null
-  {
-    "$@" sh -c 'echo ready >&9; exec 9>&- sleep infinity' </dev/null 2>&1
-    echo "ended $?" >&9
-  } | tail -n 1 >&9
-)
-read -r -t SECONDS_TO_WAIT -u 8 word status && [ "$word" = ended ] && [ "$status" != 0 ] || exit 0
-read -r -t 1 -u 8 line
-echo "$status $line"
-"""
-
-
-async def run_entrypoint(sandbox: Sandbox, name: str, entrypoint: Sequence[str]) -> None:
-    """Run an image's ENTRYPOINT as an engine does that is to keep a container alive; what it starts goes on."""
-    if not entrypoint:
-        return
-    script = _ENTRYPOINT.replace("SECONDS_TO_WAIT", str(_ENTRYPOINT_WAIT_SEC))
-    done = await sandbox.exec(f"set -- {shlex.join(entrypoint)}\n{script}", timeout_sec=6 * _ENTRYPOINT_WAIT_SEC)
-    if done.return_code or done.stdout:
-        status, _, line = (done.stdout or f"{done.return_code} {done.stderr}").strip().partition(" ")
-        raise SandboxError(
-            f"{name}: the ENTRYPOINT of its image ended with status {status} before it ran its command"
-            + (f": {one_line(line)}" if line else ""),
-            advice='let it end with exec "$@", or write ENTRYPOINT [] into the Dockerfile',
-            retryable=False,
-        )

@@ -67,6 +67,32 @@ async def test_main_reaches_its_healthy_sidecar_and_all_of_it_goes(start: Start,
     assert not objects(sandbox.id)
 
 
+async def test_main_runs_its_command_and_what_waits_for_its_health_comes_after(start: Start, context: Context) -> None:
+    compose = """services:
+  main:
+    command: [bash, -c, "echo $$0 >/said; sleep 2; touch /shared/up; exec tail -f /dev/null"]
+    healthcheck: {test: "test -e /shared/up", interval: 1s, retries: 30}
+    volumes: [data:/shared]
+  after:
+    image: debian:bookworm-slim
+    command: [bash, -c, "ls /shared >/shared/seen; exec sleep infinity"]
+    depends_on: {main: {condition: service_healthy}}
+    volumes: [data:/shared]
+volumes:
+  data: {}
+"""
+    sandbox = await start(environment_dir=written(context(MAIN), compose))
+    done = await sandbox.exec("cat /said; until [ -s /shared/seen ]; do sleep 0.1; done; cat /shared/seen; pgrep tail")
+    assert done.stdout.splitlines()[:3] == ["bash", "seen", "up"]
+    assert done.return_code == 0
+
+
+async def test_a_command_of_main_that_fails_is_told(start: Start, context: Context) -> None:
+    compose = 'services:\n  main:\n    command: [bash, -c, "echo no >&2; exit 3"]\n'
+    with pytest.raises(SandboxError, match="command of service main ended with status 3: no; let it live on"):
+        await start(environment_dir=written(context(MAIN), compose))
+
+
 @pytest.mark.usefixtures("_health_checks")
 async def test_without_network_the_sidecar_stays_within_reach(start: Start, context: Context) -> None:
     sandbox = await start(environment_dir=written(context(MAIN), f"services:{WEB}"), network=NO_NETWORK)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_benchflow.core.errors import BuildError, SandboxError
+from pytest_benchflow.core.errors import BenchflowError, BuildError, SandboxError
 from pytest_benchflow.sandboxes import Sandbox, SandboxSpec
 from pytest_benchflow.sandboxes.docker.backend import DockerBackend
 
@@ -162,9 +162,19 @@ async def test_image_without_bash_is_named(start: Start, context: Context) -> No
 
 
 async def test_entrypoint_and_command_of_an_image_do_not_matter(start: Start, context: Context) -> None:
-    lines = 'ENTRYPOINT ["echo", "swallowed"]\nCMD ["/bin/false"]\nHEALTHCHECK CMD false\n'
+    lines = 'ENTRYPOINT ["echo", "swallowed"]\nCMD ["/bin/false"]\nHEALTHCHECK NONE\n'
     sandbox = await start(environment_dir=context(f"FROM debian:bookworm-slim\n{lines}"))
     assert (await sandbox.exec("echo up")).stdout == "up\n"
+
+
+async def test_a_health_check_is_waited_for_and_may_fail(start: Start, context: Context) -> None:
+    later = 'ENTRYPOINT ["sh", "-c", "(sleep 2; touch /up) & exec \\"$@\\"", "me"]\n'
+    check = "HEALTHCHECK --interval=1s --retries=20 CMD test -e"
+    sandbox = await start(environment_dir=context(f"FROM debian:bookworm-slim\n{later}{check} /up\n"))
+    assert (await sandbox.exec("ls /up")).stdout == "/up\n"
+    never = context("FROM debian:bookworm-slim\nHEALTHCHECK --interval=1s --retries=1 CMD echo no; exit 3\n")
+    with pytest.raises(BenchflowError, match=r"HEALTHCHECK of its image failed for 1 s: exit status 3, no; CMD never"):
+        await start(environment_dir=never)
 
 
 async def test_user_of_an_image_is_the_default_and_root_can_be_asked_for(start: Start, context: Context) -> None:

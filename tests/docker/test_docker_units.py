@@ -46,9 +46,10 @@ from pytest_benchflow.sandboxes.docker.container_spec import (
 )
 from pytest_benchflow.sandboxes.docker.containers import Starter
 from pytest_benchflow.sandboxes.docker.exec import refusal
-from pytest_benchflow.sandboxes.docker.images import BuildLog, short_name
+from pytest_benchflow.sandboxes.docker.images import BuildLog, _healthcheck, short_name
 from pytest_benchflow.sandboxes.docker.streams import STDERR, STDOUT, Reader
 from pytest_benchflow.sandboxes.dockerfile import base_image, buildkit_line, line_of_step, needs_platform
+from pytest_benchflow.sandboxes.startup import ImageHealthcheck
 
 ENGINE = EngineFacts(cpus=4, has_gpus=False, has_bridge=True)
 
@@ -625,8 +626,21 @@ def test_build_of_compose_is_told_without_what_every_build_says() -> None:
 def test_the_file_goes_over_the_image_of_main(service: dict[str, object], user: str, workdir: str) -> None:
     image = ImageFacts("image", user="bob", workdir="/src", entrypoint=("/enter",))
     assert as_service(image, service) == ImageFacts("image", user=user, workdir=workdir, entrypoint=("/enter",))
-    own = {**service, "entrypoint": ["sh", "-c", "echo $$1"]}
+    own = {**service, "entrypoint": ["sh", "-c", "echo $$1"], "command": ["a$$"]}
     assert as_service(image, own).entrypoint == ("sh", "-c", "echo $1")
+    assert as_service(image, own).command == ("a$",)
+    for idle in (["sh", "-c", "sleep infinity"], ["tail", "-f", "/dev/null"], ["sleep", "infinity"]):
+        assert as_service(image, {"command": idle}).command == ()
+
+
+def test_what_an_image_says_of_its_health_check_is_read() -> None:
+    assert _healthcheck({}) is _healthcheck({"Healthcheck": {"Test": ["NONE"]}}) is None
+    times = {"Interval": 60_500_000_000, "Timeout": 0, "StartPeriod": 1_000_000_000, "Retries": 2}
+    shell = {"Healthcheck": {"Test": ["CMD-SHELL", "a b"], **times}, "Shell": ["/bin/bash", "-c"]}
+    expected = ImageHealthcheck(("/bin/bash", "-c", "a b"), interval_sec=60.5, start_period_sec=1.0, retries=2)
+    assert _healthcheck(shell) == expected
+    assert expected.limit_sec == 122.0
+    assert _healthcheck({"Healthcheck": {"Test": ["CMD", "a", "b"]}}) == ImageHealthcheck(("a", "b"))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from sandbox_helpers import StartSandbox, needs_users, only_root, output
 
-from pytest_benchflow.core.errors import BuildError, SandboxError, UnsupportedError
+from pytest_benchflow.core.errors import BenchflowError, BuildError, SandboxError, UnsupportedError
 from pytest_benchflow.sandboxes import SandboxSpec
 from pytest_benchflow.sandboxes.local.backend import LocalBackend
 from pytest_benchflow.sandboxes.local.cleanup import LocalLayers, LocalLeftovers
@@ -260,7 +260,7 @@ async def test_an_entrypoint_runs_and_may_end_or_swallow_its_command(start: Star
 async def test_an_entrypoint_that_never_ends_is_not_waited_for_and_goes_on(
     start: StartSandbox, environment: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_benchflow.sandboxes.helpers._ENTRYPOINT_WAIT_SEC", 1)
+    monkeypatch.setattr("pytest_benchflow.sandboxes.startup._ENTRYPOINT_WAIT_SEC", 1)
     text = 'ENTRYPOINT ["sh", "-c", "while :; do echo >>/ticks; echo noise; sleep 0.1; done"]'
     sandbox = await start(environment_dir=environment(f"FROM scratch\n{text}\n"))
     await output(sandbox, "n=$(wc -l </ticks); until [ $(wc -l </ticks) -gt $n ]; do sleep 0.1; done")
@@ -270,6 +270,24 @@ async def test_an_entrypoint_that_fails_is_told_with_its_last_line(start: StartS
     text = 'FROM scratch\nENTRYPOINT ["sh", "-c", "echo one; echo no $A >&2; exit 3"]\nENV A=b\n'
     with pytest.raises(SandboxError, match=r"ENTRYPOINT of its image ended with status 3 .*: no b; let it end"):
         await start(environment_dir=environment(text))
+
+
+async def test_a_health_check_is_waited_for_and_may_fail(start: StartSandbox, environment: Write) -> None:
+    later = 'FROM scratch\nENTRYPOINT ["sh", "-c", "(sleep 1; touch /up) & exec \\"$@\\"", "me"]\n'
+    check = "HEALTHCHECK --interval=1s --timeout=1m0.5s --retries=20 CMD"
+    for form in ("test -e /up", '["test", "-e", "/up"]'):
+        sandbox = await start(environment_dir=environment(f"{later}{check} {form}\n"))
+        assert await output(sandbox, "ls /up") == "/up\n"
+        assert not any("HEALTHCHECK" in note for note in sandbox.notes)
+    await start(environment_dir=environment("FROM scratch\nHEALTHCHECK CMD false\nHEALTHCHECK NONE\n"))
+    for check, said in (
+        ("--interval=1s --retries=1 CMD echo no; exit 3", "image failed for 1 s: exit status 3, no; CMD never runs"),
+        ("--interval=1d CMD true", "Dockerfile:2: HEALTHCHECK: 1d is not a duration, such as 10s"),
+        ("--retries=x CMD true", "Dockerfile:2: HEALTHCHECK --retries=x is not a number"),
+        ("curl localhost", "Dockerfile:2: HEALTHCHECK curl localhost is neither HEALTHCHECK CMD"),
+    ):
+        with pytest.raises(BenchflowError, match=said):
+            await start(environment_dir=environment(f"FROM scratch\nHEALTHCHECK {check}\n"))
 
 
 async def test_a_package_that_the_hosts_release_does_not_have_leads_to_docker(

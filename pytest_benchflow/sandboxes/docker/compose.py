@@ -24,6 +24,7 @@ from pytest_benchflow.sandboxes.docker.container_spec import (
 )
 from pytest_benchflow.sandboxes.docker.images import BUILDKIT_CHATTER
 from pytest_benchflow.sandboxes.docker.project_watcher import PROJECT_OPTION
+from pytest_benchflow.sandboxes.startup import keeps_alive
 
 _NO_COMPOSE = ("is not a docker command", "unknown shorthand flag", "unknown command")
 
@@ -210,12 +211,24 @@ def _check_own_network(config: Config, spec: SandboxSpec) -> None:
 
 
 def as_service(image: ImageFacts, service: Config) -> ImageFacts:
-    """Return main's image with what the file says in its place: who its programs are, where they begin, and how."""
+    """Return main's image with what the file says in its place: who its programs are, where they begin, and which."""
     user, workdir = service.get("user") or image.user, service.get("working_dir") or image.workdir
-    entrypoint = image.entrypoint
+    entrypoint, command = image.entrypoint, _words(service.get("command"))
     if service.get("entrypoint") is not None:
-        entrypoint = tuple(word.replace("$$", "$") for word in service["entrypoint"])
-    return replace(image, user=str(user), workdir=workdir, entrypoint=entrypoint)
+        entrypoint = _words(service["entrypoint"])
+    return replace(
+        image,
+        user=str(user),
+        workdir=workdir,
+        entrypoint=entrypoint,
+        command=() if keeps_alive(command) else command,
+        # Compose waits for it.
+        healthcheck=None,
+    )
+
+
+def _words(value: Sequence[str] | None) -> tuple[str, ...]:
+    return tuple(word.replace("$$", "$") for word in value or ())
 
 
 def built_services(config: Config) -> dict[str, Any]:

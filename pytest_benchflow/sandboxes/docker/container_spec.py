@@ -22,6 +22,7 @@ from pytest_benchflow.core.files import cache_directory, locked_files
 from pytest_benchflow.core.process import start_time
 from pytest_benchflow.sandboxes.base import Mount, SandboxSpec
 from pytest_benchflow.sandboxes.docker import channel
+from pytest_benchflow.sandboxes.startup import ImageHealthcheck
 
 RUN = "benchflow.run"
 OWNER = "benchflow.owner"
@@ -115,6 +116,9 @@ class ImageFacts:
     user: str = ""
     workdir: str = ""
     entrypoint: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    """What a compose file lets main run, unless that only keeps it alive; never an image's own CMD."""
+    healthcheck: ImageHealthcheck | None = None
     is_task_files_only: bool = False
     """Whether the task's files are not in it and go to its working directory."""
     is_snapshot: bool = False
@@ -191,6 +195,7 @@ def container_config(
         "AttachStdout": True,
         "AttachStderr": True,
         "StopSignal": STOP_SIGNAL,
+        # Ours to ask: an engine would go on to do so while agents and tests are at work.
         "Healthcheck": {"Test": ["NONE"]},
         "HostConfig": host,
     }

@@ -51,6 +51,9 @@ class SandboxStarter(Protocol):
     async def start(self, spec: SandboxSpec, image: ImageFacts, container_name: str) -> Container:
         """Start the container of a sandbox."""
 
+    async def finish_start(self, container_name: str) -> None:
+        """Start what has to wait until the programs of that container run."""
+
     async def stop(self, container_name: str, container: Container | None) -> None:
         """Remove what was started, as far as it was; idempotent."""
 
@@ -143,6 +146,9 @@ class Starter:
         await container.channel.keep()
         container.close()
         return KeptSandbox(name, f"docker rm -f {name}")
+
+    async def finish_start(self, container_name: str) -> None:
+        """Do nothing: there is one container and no other."""
 
     def network(self, spec: SandboxSpec, container_name: str) -> ContainerNetwork:
         """Return what the container can reach."""

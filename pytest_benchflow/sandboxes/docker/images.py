@@ -26,6 +26,7 @@ from pytest_benchflow.sandboxes.docker.client import DockerEngine, EngineError
 from pytest_benchflow.sandboxes.docker.connection import open_connection
 from pytest_benchflow.sandboxes.docker.container_spec import ImageFacts, locked
 from pytest_benchflow.sandboxes.dockerfile import base_image, buildkit_line, line_of_step, needs_platform
+from pytest_benchflow.sandboxes.startup import DEFAULT_SHELL, ImageHealthcheck, healthcheck_of
 
 _TAIL_LINES = 30
 _STEP = re.compile(r"Step (\d+)/\d+ : (.*)")
@@ -369,6 +370,7 @@ class Images:
             user=config.get("User") or "",
             workdir=config.get("WorkingDir") or "",
             entrypoint=tuple(config.get("Entrypoint") or ()),
+            healthcheck=_healthcheck(config),
         )
         self._known[reference] = image
         return image
@@ -381,6 +383,17 @@ class Images:
                 return None
             raise
         return facts
+
+
+def _healthcheck(config: Mapping[str, Any]) -> ImageHealthcheck | None:
+    """Return the health check of an image, whose times are nanoseconds."""
+    check = config.get("Healthcheck") or {}
+    times = {
+        "interval": (check.get("Interval") or 0) / 1e9,
+        "timeout": (check.get("Timeout") or 0) / 1e9,
+        "start_period": (check.get("StartPeriod") or 0) / 1e9,
+    }
+    return healthcheck_of(check.get("Test") or (), times, check.get("Retries"), config.get("Shell") or DEFAULT_SHELL)
 
 
 def _check_pull(output: str) -> None:

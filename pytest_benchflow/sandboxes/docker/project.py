@@ -53,6 +53,7 @@ class Project:
         self._file = file
         self._config: dict[str, Any] = {}
         self._main_stopped = False
+        self._main_is_checked = False
 
     async def prepare(self) -> ImageFacts:
         """Merge the files, build what is missing and return what main's image says about itself."""
@@ -65,7 +66,9 @@ class Project:
             raise UsageError(f"{self._file}: {error.output.splitlines()[-1]}") from None
         self._config = json.loads(text)
         tags = await self._tags()
-        main = compose.as_service(await self._main_image(tags), self._config["services"][MAIN])
+        image, service = await self._main_image(tags), self._config["services"][MAIN]
+        self._main_is_checked = image.healthcheck is not None or service.get("healthcheck") is not None
+        main = compose.as_service(image, service)
         tags |= {
             name: main.reference
             for name, service in self._config["services"].items()
@@ -84,21 +87,15 @@ class Project:
         return main
 
     async def up(self, image: ImageFacts) -> Container:
-        """Start every service, wait until they are healthy, and return main."""
+        """Start every service, wait until they are healthy, and return main.
+
+        Where main has a health check, only what main needs starts: its programs, which are checked, are not there yet.
+        """
         await self._starter.volumes.provide(self._spec, image)
         for thing in self._exclusive_resources():
             # Two projects that want the same take turns; the order is the same in all, so none waits in a ring.
             await self._held.enter_async_context(locked(f"compose-{thing}"))
-        try:
-            limit = self._spec.build_timeout_sec
-            await self._compose("override.json").run(
-                "up", "--detach", "--wait", "--no-build", "--quiet-pull", timeout_sec=limit
-            )
-        except ComposeFailed as error:
-            raise SandboxError(await self._explain(error.output)) from None
-        except TimeoutError:
-            reason = f"{self._file}: the services were not up within {limit:g} s"
-            raise SandboxError(reason, advice="raise build_timeout_sec") from None
+        await self._up(*([MAIN] if self._main_is_checked else ["--wait"]))
         main_id = await self._container_of(MAIN)
         channel = await self._open_channel(main_id)
         self.container = Container(self._starter.engine, main_id, self._spec.name, channel)
@@ -112,6 +109,23 @@ class Project:
             channel.close()
             raise
         return channel
+
+    async def finish_up(self) -> None:
+        """Start the rest, now that main's programs run, and wait until all services are healthy."""
+        if self._main_is_checked:
+            await self._up("--wait")
+
+    async def _up(self, *words: str) -> None:
+        limit = self._spec.build_timeout_sec
+        try:
+            await self._compose("override.json").run(
+                "up", "--detach", "--no-build", "--quiet-pull", *words, timeout_sec=limit
+            )
+        except ComposeFailed as error:
+            raise SandboxError(await self._explain(error.output)) from None
+        except TimeoutError:
+            reason = f"{self._file}: the services were not up within {limit:g} s"
+            raise SandboxError(reason, advice="raise build_timeout_sec") from None
 
     def check_clash(self, other: Project) -> None:
         """Raise an error if this project wants what another one has as long as it lives: it would wait for ever."""
@@ -262,6 +276,10 @@ class ComposeStarter:
             project.check_clash(self._projects[spec.coexists_with])
         await self._starter.engine.thread(lambda: self._watcher.watch(project.name, project.directory))
         return await project.up(image)
+
+    async def finish_start(self, container_name: str) -> None:
+        """Start the services that waited for main, and wait until all are healthy."""
+        await self._projects[container_name].finish_up()
 
     async def stop(self, container_name: str, container: Container | None) -> None:
         """Remove the whole project; idempotent."""

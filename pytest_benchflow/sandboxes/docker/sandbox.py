@@ -19,7 +19,8 @@ from pytest_benchflow.sandboxes.docker.networks import ContainerNetwork
 from pytest_benchflow.sandboxes.docker.sidecar import DockerService
 from pytest_benchflow.sandboxes.docker.storage import Snapshots
 from pytest_benchflow.sandboxes.docker.streams import DockerProcess, DockerTerminal
-from pytest_benchflow.sandboxes.helpers import check_command, check_mounts, resolve_path, run_entrypoint
+from pytest_benchflow.sandboxes.helpers import check_command, check_mounts, resolve_path
+from pytest_benchflow.sandboxes.startup import run_entrypoint, wait_until_image_is_healthy
 
 
 class DockerSandbox:
@@ -88,7 +89,9 @@ class DockerSandbox:
         self._notes += self._starter.notes(spec)
         if self._image.is_task_files_only and spec.environment_dir is not None:
             await self.upload_dir(spec.environment_dir, self.workdir)
-        await run_entrypoint(self, spec.name, self._image.entrypoint)
+        await run_entrypoint(self, spec.name, self._image.entrypoint, self._image.command)
+        await wait_until_image_is_healthy(self, spec.name, self._image.healthcheck, spec.build_timeout_sec)
+        await self._starter.finish_start(self._id)
 
     async def stop(self, *, delete: bool = True) -> None:
         """Remove the container with all that runs in it; with `delete=False` it stays, without its processes."""

@@ -10,13 +10,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pytest_benchflow.core.errors import UnsupportedError
-from pytest_benchflow.sandboxes.dockerfile import Dockerfile, Heredoc, Instruction, without_heredoc_marks
+from pytest_benchflow.sandboxes.dockerfile import Dockerfile, Heredoc, Instruction, json_words, without_heredoc_marks
 from pytest_benchflow.sandboxes.local.standins import StandIn, StandInError, System, problem_of_command
+from pytest_benchflow.sandboxes.startup import DEFAULT_SHELL, ImageHealthcheck, healthcheck_of, seconds
 
 if TYPE_CHECKING:
     from pytest_benchflow.sandboxes.local.toolchains import ToolFiles
-
-DEFAULT_SHELL = ("/bin/sh", "-c")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +29,7 @@ class ImageConfig:
     dirs: tuple[str, ...] = ()
     """Every WORKDIR and VOLUME since the last step: they exist from then on."""
     entrypoint: tuple[str, ...] = ()
+    healthcheck: ImageHealthcheck | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,6 +316,8 @@ class _Planner:
                 self._image = replace(self._image, dirs=(*self._image.dirs, *places))
             case "ENTRYPOINT":
                 self._image = replace(self._image, entrypoint=self._entrypoint(item))
+            case "HEALTHCHECK":
+                self._image = replace(self._image, healthcheck=self._healthcheck(item))
             case "RUN":
                 self._run(item)
             case "COPY" | "ADD":
@@ -383,6 +385,23 @@ class _Planner:
         if item.text.replace(" ", "") == "[]":
             return ()
         return item.words or (*self._image.shell, item.text)
+
+    def _healthcheck(self, item: Instruction) -> ImageHealthcheck | None:
+        kind, _, rest = item.text.partition(" ")
+        if kind.upper() not in ("CMD", "NONE"):
+            raise self._file.error(
+                item.line, f"HEALTHCHECK {item.text} is neither HEALTHCHECK CMD … nor HEALTHCHECK NONE"
+            )
+        times = {name: item.flags.get(name.replace("_", "-")) for name in ("interval", "timeout", "start_period")}
+        if wrong := next((text for text in times.values() if text and seconds(text) is None), None):
+            raise self._file.error(item.line, f"HEALTHCHECK: {wrong} is not a duration, such as 10s or 1m30s")
+        retries = item.flags.get("retries", "3")
+        if not retries.isdecimal():
+            raise self._file.error(item.line, f"HEALTHCHECK --retries={retries} is not a number")
+        words = json_words(rest.strip())
+        test = (kind.upper(), *words) if words else (f"{kind.upper()}-SHELL", rest.strip())
+        known = {name: seconds(text) for name, text in times.items() if text}
+        return healthcheck_of(test if rest else (), known, int(retries), self._image.shell)
 
     def _arg(self, item: Instruction) -> None:
         for word in split_words(item.text, self._file.escape):

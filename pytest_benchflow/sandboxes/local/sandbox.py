@@ -13,7 +13,7 @@ from pytest_benchflow.core.errors import SandboxError, UnsupportedError
 from pytest_benchflow.core.network import Network
 from pytest_benchflow.sandboxes import archive
 from pytest_benchflow.sandboxes.base import Capabilities, ExecResult, FileChange, SandboxImage, SandboxSpec
-from pytest_benchflow.sandboxes.helpers import UnreachedHosts, check_command, check_mounts, resolve_path, run_entrypoint
+from pytest_benchflow.sandboxes.helpers import UnreachedHosts, check_command, check_mounts, resolve_path
 from pytest_benchflow.sandboxes.local.builder import Builder, BuiltEnvironment, EnvironmentPlan
 from pytest_benchflow.sandboxes.local.control import Launcher
 from pytest_benchflow.sandboxes.local.custody import Image
@@ -21,6 +21,7 @@ from pytest_benchflow.sandboxes.local.host import Host
 from pytest_benchflow.sandboxes.local.interpreter import ImageConfig
 from pytest_benchflow.sandboxes.local.layers import Snapshots
 from pytest_benchflow.sandboxes.local.machine import Command, LocalProcess, Machine, Target
+from pytest_benchflow.sandboxes.startup import run_entrypoint, wait_until_image_is_healthy
 
 if TYPE_CHECKING:
     from pytest_benchflow.sandboxes.local.terminal import LocalTerminal
@@ -97,7 +98,9 @@ class LocalSandbox:
             check_mounts(self._spec)
             await self._bring_up(await self._builder.build(self._spec, self._plan))
             try:
-                await run_entrypoint(self, self._spec.name, self._image.entrypoint)
+                name, limit = self._spec.name, self._spec.build_timeout_sec
+                await run_entrypoint(self, name, self._image.entrypoint)
+                await wait_until_image_is_healthy(self, name, self._image.healthcheck, limit)
             except BaseException:
                 await self._end()
                 raise
