@@ -21,7 +21,7 @@ xargs -a "$tmp/installed" dpkg -L 2>/dev/null | grep '^/' |
 {
   cat "$tmp/owned"
   # What maintainer scripts made, and the machine's own certificates and package settings.
-  printf '%s\n' bin sbin lib lib64 etc/passwd etc/group etc/shadow etc/gshadow etc/nsswitch.conf etc/ld.so.cache \
+  printf '%s\n' bin sbin lib lib64 etc/nsswitch.conf etc/ld.so.cache \
     etc/alternatives etc/ssl/certs etc/apt var/cache/apt var/lib/apt etc/localtime etc/timezone etc/ld.so.conf \
     etc/ld.so.conf.d etc/ca-certificates.conf etc/debian_version etc/os-release usr/local/share/ca-certificates \
     etc/pip.conf etc/npmrc usr/etc/npmrc
@@ -42,6 +42,12 @@ chmod 1777 "$new/tmp" "$new/var/tmp"
 chmod 700 "$new/root"
 # What the packages' scripts make of their own files on a fresh system; that of other packages fails without it.
 mkdir -p "$new/etc"
+# No accounts of this machine's people: images have none, and Dockerfiles give their numbers to users of their own.
+people=$(awk -F: '$3 >= 1000 && $3 < 60000 { print $1 }' /etc/passwd /etc/group | sort -u)
+for name in passwd group shadow gshadow; do
+  grep -vE "^(${people//$'\n'/|}):" "/etc/$name" >"$new/etc/$name"
+  chmod --reference="/etc/$name" "$new/etc/$name"
+done
 cp /usr/share/debianutils/shells "$new/etc/shells"
 xargs -a "$tmp/installed" dpkg-query -s 2>/dev/null | sed '/^---$/d' >"$new/var/lib/dpkg/status"
 : >"$new/var/lib/dpkg/available"
