@@ -27,12 +27,13 @@ exec 8< <(
     echo "ended $?" >&9
   } | tail -n 1 >&9
 )
-read -r -t SECONDS_TO_WAIT -u 8 word status && [ "$word" = ended ] && [ "$status" != 0 ] || exit 0
+read -r -t SECONDS_TO_WAIT -u 8 word status && [ "$word" = ended ] && MATTERS || exit 0
 read -r -t 1 -u 8 line
 echo "$status $line"
 """
-_OUR_COMMAND = """ "$@" sh -c 'echo ready >&9; exec 9>&- sleep infinity' """
-_OWN_COMMAND = ' "$@" 9>&- '
+#: How "$@" starts, and which end of it is an error: an engine's container ends with a command of its own.
+_OUR_COMMAND = """"$@" sh -c 'echo ready >&9; exec 9>&- sleep infinity'""", '[ "$status" != 0 ]'
+_OWN_COMMAND = '"$@" 9>&-', ":"
 _KEEP_ALIVE = re.compile(r"((/bin/)?(ba)?sh -c )?(exec )?(sleep (infinity|inf)|tail -f /dev/null)")
 
 
@@ -43,8 +44,9 @@ async def run_entrypoint(sandbox: Sandbox, name: str, entrypoint: Sequence[str],
     """
     if not entrypoint and not command:
         return
-    start, wait_sec = (_OWN_COMMAND, _COMMAND_WAIT_SEC) if command else (_OUR_COMMAND, _ENTRYPOINT_WAIT_SEC)
-    script = _START.replace("SECONDS_TO_WAIT", str(wait_sec)).replace("COMMAND", start)
+    start, matters = _OWN_COMMAND if command else _OUR_COMMAND
+    wait_sec = _COMMAND_WAIT_SEC if command else _ENTRYPOINT_WAIT_SEC
+    script = _START.replace("SECONDS_TO_WAIT", str(wait_sec)).replace("COMMAND", start).replace("MATTERS", matters)
     words = shlex.join([*entrypoint, *command])
     done = await sandbox.exec(f"set -- {words}\n{script}", timeout_sec=6 * _ENTRYPOINT_WAIT_SEC)
     if done.return_code or done.stdout:

@@ -87,9 +87,10 @@ volumes:
     assert done.return_code == 0
 
 
-async def test_a_command_of_main_that_fails_is_told(start: Start, context: Context) -> None:
-    compose = 'services:\n  main:\n    command: [bash, -c, "echo no >&2; exit 3"]\n'
-    with pytest.raises(SandboxError, match="command of service main ended with status 3: no; let it live on"):
+@pytest.mark.parametrize(("last", "said"), [("exit 3", "status 3: no"), ("echo over", "status 0: over")])
+async def test_a_command_of_main_that_ends_is_told(start: Start, context: Context, last: str, said: str) -> None:
+    compose = f'services:\n  main:\n    command: [bash, -c, "echo no >&2; {last}"]\n'
+    with pytest.raises(SandboxError, match=f"command of service main ended with {said}; let it live on"):
         await start(environment_dir=written(context(MAIN), compose))
 
 
