@@ -129,6 +129,8 @@ class Evidence:
     """How much time was between the first and the last of these reports."""
     failed_last: bool = False
     """Whether that word was its last."""
+    retried_last: bool = False
+    """Whether it told of trying again, and its model has not answered since."""
     quirks: Quirks = field(default_factory=Quirks)
     """How the agent reports failing calls."""
     clock: Callable[[], float] = time.monotonic
@@ -150,6 +152,7 @@ class Evidence:
             return False
         own, failure = is_own_word(text, self.quirks, is_start=is_start), self.is_broken or is_failure(text)
         if own or (failure and (is_start or self.is_broken)):
+            self.retried_last |= _TROUBLE.search(text) is not None
             if failure or (self.complaint is None and _TROUBLE.search(text)):
                 self.report_failure(text)
             elif _TROUBLE.search(text):
@@ -184,5 +187,5 @@ class Evidence:
         self._answer()
 
     def _answer(self) -> None:
-        self.failed_last = False
+        self.failed_last = self.retried_last = False
         self.failures, self.failing_sec = 0, 0.0

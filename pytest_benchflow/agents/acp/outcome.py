@@ -158,7 +158,7 @@ def conclude(
 def _of_stop(reason: str, turn: Evidence) -> tuple[AgentOutcome, str | None]:
     if reason in _GAVE_UP:
         return AgentOutcome.GAVE_UP, f"stopped with {reason}"
-    if turn.failed_last and turn.complaint:
+    if (turn.failed_last or turn.retried_last) and turn.complaint:
         return AgentOutcome.GAVE_UP, one_line(turn.complaint, _SHOWN)
     if not turn.answered:
         said = f": {one_line(turn.complaint, _SHOWN)}" if turn.complaint else ""

@@ -263,3 +263,16 @@ def test_a_number_is_no_failure(text: str) -> None:
 )
 def test_a_status_with_its_text_is_one(text: str) -> None:
     assert is_failure(text)
+
+
+def test_an_agent_that_tries_again_until_it_gives_up_has_given_up() -> None:
+    turn = Evidence(quirks=Quirks(notices=(r"retrying \(attempt", "retry finished")))
+    turn.saw_tool_call()
+    for text in ("Retrying (attempt 1/3)...", "Retry finished, resuming."):
+        assert turn.hear(text, is_start=True)
+    # Its own file has the status.
+    turn.report_failure("429: limited")
+    ending = conclude(Answered("end_turn"), turn, answered_before=False, agent="pi")
+    assert ending == (AgentOutcome.GAVE_UP, "429: limited")
+    turn.hear("Here it is.", is_start=True)
+    assert conclude(Answered("end_turn"), turn, answered_before=False, agent="pi")[0] is AgentOutcome.COMPLETED
