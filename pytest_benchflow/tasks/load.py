@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,6 +46,8 @@ class Parsed:
 _HARBOR = frozenset(TaskConfig.model_fields) | frozenset(ROOT)
 _GENERIC = frozenset({"name", "version", "source", "user", "image", "metadata"})
 _SIBLINGS = ("environment", "tests", "instruction.md")
+#: How many files are named that cannot be used: a whole tree may have been linked or copied in.
+_SHOWN_FILES = 5
 _NATIVE_SIBLINGS = ("environment", "verifier", "oracle", "tests")
 
 
@@ -149,18 +151,26 @@ def _instructions(
 
 def _unusable(directory: str, file: str) -> list[Problem]:
     """Report links that lead too far away, and what nobody may read here."""
-    problems = []
+    problems: list[Problem] = []
+    refused = set()
     for relative in (os.path.basename(file), *parts(directory)):
         path = f"{directory}/{relative}"
+        if relative.partition("/")[0] in refused:
+            continue
         if os.path.islink(path):
             reach = _reach(directory, relative)
             if os.path.commonpath([reach, os.path.realpath(path)]) != reach:
                 whose = "the task" if "/" in relative else "the folder of the task"
                 fix = "copy the file into the task, a task has to be complete by itself"
                 problems.append(Problem(path, None, None, f"is a link to {os.readlink(path)}, outside {whose}", fix))
+                refused.add(relative)
         elif not os.access(path, os.R_OK):
             problems.append(Problem(path, None, None, "cannot be read (Permission denied)", "check its permissions"))
-    return problems
+    if len(problems) <= _SHOWN_FILES:
+        return problems
+    *shown, last = in_order(problems)[:_SHOWN_FILES]
+    more = f"{last.reason} (the same or the like of {len(problems) - _SHOWN_FILES} more files)"
+    return [*shown, replace(last, reason=more)]
 
 
 def _reach(directory: str, relative: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 
 import pytest
 
@@ -213,6 +214,27 @@ def test_links_must_stay_inside_the_task(make_task, tmp_path):
         load_task(task)
     fix = "copy the file into the task, a task has to be complete by itself"
     assert str(caught.value) == f"{task}/tests/outside: is a link to {tmp_path}/secret, outside the task; {fix}"
+
+
+def test_many_links_that_lead_out_are_counted(make_task, tmp_path):
+    task = make_task()
+    for number in range(8):
+        (task / "tests" / f"outside{number}").symlink_to(tmp_path)
+    with pytest.raises(TaskError) as caught:
+        load_task(task)
+    lines = str(caught.value).splitlines()
+    assert [line.partition(":")[0] for line in lines] == [f"{task}/tests/outside{number}" for number in range(5)]
+    assert "outside the task (the same or the like of 3 more files); copy the file" in lines[-1]
+    # A part that is refused as a whole is not looked into.
+    (task / "environment" / "link").symlink_to(tmp_path)
+    (task / "environment").rename(tmp_path / "elsewhere")
+    shutil.rmtree(task / "tests")
+    (task / "tests").mkdir()
+    (task / "tests/test.sh").write_text("")
+    (task / "environment").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(TaskError) as caught:
+        load_task(task)
+    assert len(str(caught.value).splitlines()) == 1
 
 
 def test_parts_of_a_task_may_be_links_to_those_of_a_task_beside_it(make_task, tmp_path):
