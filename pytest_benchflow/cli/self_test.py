@@ -50,7 +50,8 @@ def run_self_test(tasks: Sequence[Task], options: SelfTestOptions) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-    print(f"{len(tasks)} tasks, {unsound or 'none'} unsound, results in {directory}")
+    what = "1 task" if len(tasks) == 1 else f"{len(tasks)} tasks"
+    print(f"{what}, {unsound or 'none'} unsound, results in {directory}")
     return 1 if unsound else 0
 
 
