@@ -207,6 +207,9 @@ def ignored_key_notes(task: Task, agents: Sequence[Agent]) -> list[str]:
 
 
 def _ignored_keys(task: Task, agents: Sequence[Agent]) -> Iterator[str]:
+    # What is wrong with a line of the task file is told where it is collected.
+    files = [problem for problem in task.warnings if problem.line is None]
+    yield from (f"{os.path.relpath(problem.file, task.path)} {problem.text}" for problem in files)
     if task.config.reward:
         yield "[reward] has no effect: the verifier's reward counts as it is"
     if any(agent.calls_model for agent in agents):

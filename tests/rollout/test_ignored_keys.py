@@ -53,3 +53,10 @@ SERVER = '[[environment.mcp_servers]]\nname = "x"\nurl = "http://x"\ntools = ["o
 def test_a_key_without_effect_is_noted(make_task: Callable[..., Path], toml: str, agent: str, said: list[str]) -> None:
     notes = ignored_key_notes(load_task(make_task(toml=toml)), [AgentRegistry().get(agent)])
     assert notes == [f"hello: {note}" for note in said]
+
+
+def test_a_compose_file_that_nobody_reads_is_a_note(make_task: Callable[..., Path]) -> None:
+    task = make_task(files={"environment/Dockerfile": "FROM x\n", "environment/docker-compose.yml": "services: {}\n"})
+    reason = "is not read, only docker-compose.yaml is; rename it if the task needs its services"
+    notes = ignored_key_notes(load_task(task), [])
+    assert notes == [f"{task.name}: environment/docker-compose.yml {reason}"]
