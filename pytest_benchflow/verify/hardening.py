@@ -27,7 +27,7 @@ from pytest_benchflow.verify.pins import Ownership, pinned
 from pytest_benchflow.verify.plan import Context, Plan
 from pytest_benchflow.verify.policy import decide
 from pytest_benchflow.verify.scan import Baseline, Scan, ScannedFile, scan
-from pytest_benchflow.verify.spoiled import spoiled_error
+from pytest_benchflow.verify.spoiled import EnvironmentSpoiled, spoiled_error
 from pytest_benchflow.verify.system import SystemPlan, decide_system, shadowing_libraries
 from pytest_benchflow.verify.verifier import FRESH_HOME
 
@@ -257,6 +257,8 @@ class Guard:
                 break
             await self._replace_aliases(found)
             after = await self._scan_after(step, before)
+        if after.limits != before.limits:
+            raise EnvironmentSpoiled("the limits of the sandbox's first process were changed")
         plan = decide(before, after, context)
         if not self._is_trusted and self.hardening.does("remove_links"):
             await self._look_behind(leads_to_system(before, after, context), plan)

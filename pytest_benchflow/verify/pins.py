@@ -15,6 +15,7 @@ _LISTS = (
     "LUA_CPATH",
     "GCONV_PATH",
     "GUILE_LOAD_PATH",
+    *("PERLLIB", "AWKPATH", "AWKLIBPATH", "TCLLIBPATH", "JULIA_LOAD_PATH", "CDPATH"),
 )
 #: Programs, libraries and settings that are loaded by themselves.
 _LOADED = (
@@ -47,6 +48,13 @@ _LOADED = (
     *("UV_CONFIG_FILE", "NPM_CONFIG_GLOBALCONFIG", "npm_config_globalconfig", "NPM_CONFIG_SCRIPT_SHELL", "INPUTRC"),
     *("npm_config_script_shell", "YARN_RC_FILENAME", "XDG_CONFIG_DIRS", "GIT_DIR", "GIT_COMMON_DIR", "GIT_WORK_TREE"),
     *("GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_CONFIG_PARAMETERS", "GIT_SSH"),
+    *("TAR_OPTIONS", "GREP_OPTIONS", "ZIPOPT", "RSYNC_RSH", "GIT_PROXY_COMMAND", "GIT_SEQUENCE_EDITOR", "VISUAL"),
+    *("BROWSER", "MANPAGER", "SSH_ASKPASS", "SUDO_ASKPASS", "GLIBC_TUNABLES", "LD_ORIGIN_PATH", "PYTHONPLATLIBDIR"),
+    *("PYTHONEXECUTABLE", "DOTNET_STARTUP_HOOKS", "DOTNET_ADDITIONAL_DEPS", "CORECLR_PROFILER_PATH", "JAVA_OPTS"),
+    *("CORECLR_PROFILER_PATH_64", "ANT_OPTS", "BUNDLE_GEMFILE", "MAVEN_ARGS", "OCTAVE_SITE_INITFILE", "UV_ENV_FILE"),
+    *("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_TARGET", "PIP_PREFIX", "UV_INDEX", "UV_INDEX_URL"),
+    *("UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS", "APT_CONFIG", "DPKG_ROOT", "DPKG_ADMINDIR"),
+    *("TERMINFO", "TERMINFO_DIRS", "NLSPATH"),
     *("SQLITE_HISTORY", "PROMPT_COMMAND", "PYTHONINSPECT", "PYTHONBREAKPOINT", "LOCPATH", "HOSTALIASES"),
 )
 _WORD = re.compile(r"[^\s:=,;'\"]+")
@@ -80,7 +88,12 @@ class Ownership:
 
 def named_variables() -> str:
     """Return shell words for the values of all variables that may name something that is loaded."""
-    return " ".join(f"${{{name}:-}}" for name in ("PATH", "PYTHONPATH", "NODE_PATH", *_LISTS, *_LOADED))
+    return " ".join(f"${{{name}:-}}" for name in ("PATH", "PYTHONPATH", "NODE_PATH", "HOME", *_LISTS, *_LOADED))
+
+
+def is_loaded(name: str) -> bool:
+    """Return whether a variable says what programs load or run by themselves."""
+    return name in _LISTS or name in _LOADED or name == "PYTHONWARNINGS"
 
 
 def pinned(env: Mapping[str, str], ownership: Ownership, user_base: str | None = None) -> dict[str, str]:
@@ -99,6 +112,9 @@ def pinned(env: Mapping[str, str], ownership: Ownership, user_base: str | None =
         paths = [word for word in _WORD.findall(value) if "/" in word]
         if any(ownership.is_agents(path) for path in paths):
             pins[name] = ""
+    # A class of warnings is imported from its module.
+    if re.search(r":[^:,]*:[^:,]*\.", env.get("PYTHONWARNINGS", "")):
+        pins["PYTHONWARNINGS"] = ""
     values = [word for name in env if name.startswith("GIT_CONFIG_VALUE_") for word in _WORD.findall(env[name])]
     if any("/" in word and ownership.is_agents(word) for word in values):
         pins["GIT_CONFIG_COUNT"] = ""

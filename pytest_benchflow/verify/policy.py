@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from pytest_benchflow.verify.git_config import cleaned_git_config
 from pytest_benchflow.verify.integrity import FindingKind
 from pytest_benchflow.verify.links import decide_links, parents
+from pytest_benchflow.verify.pins import is_loaded
 from pytest_benchflow.verify.plan import INCRIMINATING, Context, Plan
 from pytest_benchflow.verify.runner_config import (
     adds_only_harmless,
@@ -29,11 +30,14 @@ _TEST_CONFIG = (
     *("conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", ".coveragerc", ".mocharc*"),
     *("jest.config*", "vitest.config*", "ava.config*", "karma.conf*", ".nycrc*", ".taprc", "noxfile.py", ".npmrc"),
     *("uv.toml", "pip.conf", "pip.ini", ".rspec", "bunfig.toml", ".yarnrc", ".yarnrc.yml", ".pnpmfile.*", ".bazelrc"),
-    "jvm.config",
+    *("jvm.config", ".proverc", ".Rprofile", ".Renviron", ".octaverc", "playwright.config*", "cypress.config*"),
+    *("jasmine.json", ".c8rc*", "behave.ini", ".behaverc", "nose2.cfg", "unittest.cfg", ".noserc", "phpunit.xml*"),
 )
 #: Read by build tools: what an agent changes is put back, what it adds belongs to its work.
 _BUILD_CONFIG = (
-    "babel.config*",
+    *("babel.config*", ".babelrc*", ".swcrc", "vite.config*", "tsconfig.json", "mypy.ini", ".mypy.ini"),
+    *(".pylintrc", "pylintrc", ".flake8", "ruff.toml", ".ruff.toml", "spec_helper.rb", "rails_helper.rb"),
+    *("test_helper.rb", "Rakefile", "maven.config", "extensions.xml", "rust-toolchain*", "*.mk"),
     "pyvenv.cfg",
     "setup.py",
     "hatch.toml",
@@ -63,6 +67,9 @@ def decide(before: Scan, after: Scan, context: Context) -> Plan:
     plan, does = Plan(), context.hardening.does
     for path in after.odd:
         plan.drop(path)
+    for path in after.options:
+        if posixpath.basename(path) not in context.prose and posixpath.basename(path) not in context.solution:
+            plan.drop(path)
     if does("remove_links"):
         decide_links(before, after, context, plan)
     _decide_files(before, after, context, plan)
@@ -221,20 +228,38 @@ def _has_code(text: str) -> bool:
         body = ast.parse(text).body
     except (SyntaxError, ValueError, RecursionError):
         return True
-    return any(not (isinstance(node, ast.Expr | ast.Assign) and isinstance(node.value, ast.Constant)) for node in body)
+    return not all(_is_constant(node) for node in body)
+
+
+def _is_constant(node: ast.stmt) -> bool:
+    """Return whether a statement is a text, or gives a constant a name that no test runner looks for."""
+    if isinstance(node, ast.Assign):
+        names = [target.id for target in node.targets if isinstance(target, ast.Name)]
+        if len(names) < len(node.targets) or not all(name.isupper() or name in _METADATA for name in names):
+            return False
+    return isinstance(node, ast.Expr | ast.Assign) and isinstance(node.value, ast.Constant)
+
+
+_METADATA = frozenset({"__version__", "__author__", "__license__", "__doc__"})
 
 
 _ASSIGNMENT = re.compile(
-    r"(?:export\s+)?(?!PATH|LD_|BASH|ENV|IFS|PYTHON|NODE|GIT|PROMPT|SHELL)\w+=(?:[\w./:@%+,-]*|\"[^\"$`\\]*\"|'[^']*')"
+    r"(?:export\s+)?(?!PATH|LD_|BASH|ENV|IFS|PYTHON|NODE|GIT|PROMPT|SHELL|HOME|USER|LOGNAME|CDPATH|GLOBIGNORE)"
+    r"(\w+)=(?:[\w./:@%+,-]*|\"[^\"$`\\]*\"|'[^']*')"
 )
 _LATER_PATH = re.compile(r"(?:export\s+)?PATH=\"?\$\{?PATH\}?(?::/[\w./-]+)+\"?")
 
 
 def _decide_profile(path: str, file: ScannedFile, plan: Plan) -> None:
     lines = [line.strip() for line in file.text.splitlines() if line.strip() and not line.strip().startswith("#")]
-    if not all(_ASSIGNMENT.fullmatch(line) or _LATER_PATH.fullmatch(line) for line in lines):
+    if not all(_is_plain_assignment(line) or _LATER_PATH.fullmatch(line) for line in lines):
         plan.drop(path)
         plan.report("system_file", f"{path} would run in every login shell; removed", path)
+
+
+def _is_plain_assignment(line: str) -> bool:
+    match = _ASSIGNMENT.fullmatch(line)
+    return match is not None and not is_loaded(match[1])
 
 
 def _in_packages(path: str, old: ScannedFile | None) -> bool:
@@ -267,6 +292,9 @@ def _decide_build_file(
             if evidence := INCRIMINATING.search(file.text):
                 plan.report("changed_config", f"{path} has {evidence[0]!r} in it; put back", path)
         return
+    if name.endswith(".mk") and not context.names(path) and _is_included(path, after):
+        plan.drop(path)
+        plan.report("planted_file", f"{path} is read by a makefile of the task's, and was not there; removed", path)
     # One that make takes before the task's own stands in its place.
     directory = posixpath.dirname(path)
     if name in _MAKEFILES and not context.names(path):
@@ -277,10 +305,22 @@ def _decide_build_file(
             plan.report("planted_file", f"make would take {path} instead of {hidden[0]}; removed", path)
 
 
+def _is_included(path: str, after: Scan) -> bool:
+    """Return whether a makefile of the same directory, as it is before anything is put back, reads a file."""
+    directory, name = posixpath.split(path)
+    lines = [
+        line
+        for other, file in after.files.items()
+        if posixpath.dirname(other) == directory and posixpath.basename(other) in _MAKEFILES
+        for line in file.text.splitlines()
+    ]
+    return any(re.match(rf"[-s]?include\b.*(?:{re.escape(name)}|\*|\$)", line) for line in lines)
+
+
 def _decide_shared(path: str, old: ScannedFile | None, file: ScannedFile, context: Context, plan: Plan) -> None:
     name = posixpath.basename(path)
     if name == "package.json":
-        text = with_scripts_of(old, file)
+        text = with_scripts_of(old, file, may_rename=context.names)
     elif name == "pyproject.toml":
         text = with_toml_of(old, file)
     else:

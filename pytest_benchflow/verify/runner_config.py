@@ -7,7 +7,7 @@ import json
 import posixpath
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from iniconfig import IniConfig, ParseError
 
@@ -80,8 +80,14 @@ def adds_only_harmless(old: ScannedFile | None, file: ScannedFile) -> bool:
         return False
 
 
-def with_scripts_of(old: ScannedFile | None, file: ScannedFile) -> str | None:
-    """Return a package.json whose scripts and runner settings are those from before; None if there is no before."""
+def with_scripts_of(
+    old: ScannedFile | None, file: ScannedFile, *, may_rename: Callable[[str], bool] = lambda name: False
+) -> str | None:
+    """Return a package.json whose scripts and runner settings are those from before; None if there is no before.
+
+    So is its name, by which node would find the project itself before any package, unless another one is asked for;
+    and so is what its own aliases for packages mean.
+    """
     if old is None:
         return None
     try:
@@ -90,8 +96,9 @@ def with_scripts_of(old: ScannedFile | None, file: ScannedFile) -> str | None:
         return old.text
     if not isinstance(before, dict) or not isinstance(now, dict):
         return old.text
+    now = _with_names_of(before, now, may_rename)
     if all(before.get(key) == now.get(key) for key in ("scripts", *_PACKAGE_KEYS)):
-        return file.text
+        return file.text if now == json.loads(file.text) else json.dumps(now, indent=2, ensure_ascii=False) + "\n"
     own = {key: value for key, value in now.items() if key not in ("scripts", *_PACKAGE_KEYS)}
     kept = {key: before[key] for key in ("scripts", *_PACKAGE_KEYS) if key in before}
     # Commands that the agent has added beside those from before are its work, except for those that npm runs by itself.
@@ -101,6 +108,21 @@ def with_scripts_of(old: ScannedFile | None, file: ScannedFile) -> str | None:
     if known or more:
         kept["scripts"] = {**known, **more}
     return json.dumps({**own, **kept}, indent=2, ensure_ascii=False) + "\n"
+
+
+def _with_names_of(
+    before: dict[str, object], now: dict[str, object], may_rename: Callable[[str], bool]
+) -> dict[str, object]:
+    changed = dict(now)
+    name = now.get("name")
+    if "exports" in now and name != before.get("name") and not (isinstance(name, str) and may_rename(name)):
+        changed.pop("name", None)
+        if "name" in before:
+            changed["name"] = before["name"]
+    aliases = _table(before.get("imports"))
+    if aliases and _table(now.get("imports")) | aliases != _table(now.get("imports")):
+        changed["imports"] = {**_table(now.get("imports")), **aliases}
+    return changed
 
 
 def _table(value: object) -> dict[str, object]:

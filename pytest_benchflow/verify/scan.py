@@ -35,6 +35,11 @@ NAMES = (
     *("vitest.config*", "ava.config*", "karma.conf*", ".nycrc*", ".taprc", "uv.toml", "pip.conf", "pip.ini"),
     *(".rspec", "bunfig.toml", ".yarnrc", ".yarnrc.yml", ".pnpmfile.*", ".bazelrc", "jvm.config", "babel.config*"),
     *("sitecustomize.*", "usercustomize.*", "pyvenv.cfg", "requirements*.txt"),
+    *(".proverc", ".Rprofile", ".Renviron", ".octaverc", "playwright.config*", "cypress.config*", "jasmine.json"),
+    *(".c8rc*", "behave.ini", ".behaverc", "nose2.cfg", "unittest.cfg", ".noserc", "phpunit.xml*", ".babelrc*"),
+    *(".swcrc", "vite.config*", "tsconfig.json", "mypy.ini", ".mypy.ini", ".pylintrc", "pylintrc", ".flake8"),
+    *("ruff.toml", ".ruff.toml", "spec_helper.rb", "rails_helper.rb", "test_helper.rb", "Rakefile", "maven.config"),
+    *("extensions.xml", "rust-toolchain*", "*.mk"),
     *(".git", "config", "HEAD", "commondir"),
 )
 _PATHS = (
@@ -73,6 +78,8 @@ all() {{
       -o '(' -type p -o -type f -links +1 ')' -exec stat -c 'S%d:%i %F|%n' {{}} + ')' 2>/dev/null
     {odd}
   fi
+  printf '\0\0#limits\0'
+  {{ printf '%s\n' "$(</proc/1/limits)"; }} 2>/dev/null
   printf '\0\0#waiting\0'
   for f in /logs/verifier/* /logs/verifier/.[!.]* /tests/* /verifier/*; do
     [ -e "$f" ] || [ -L "$f" ] && [[ $f != *"$nl"* ]] && printf '%s\n' "$f"
@@ -116,6 +123,11 @@ echo '#end'
 _ODD = r"""
     printf '\0\0#odd\0'
     find "${live[@]}" -xdev "${pruned[@]}" -path "*$nl*" '(' -type l -o "${named[@]}" ')' -print0
+"""
+# A pattern such as * gives programs their names as options.
+_OPTIONS = r"""
+    printf '\0\0#options\0'
+    find "${{live[@]}}" -xdev "${{pruned[@]}}" -name '-?*' ! -type d -newerct '@{since}' -print0 2>/dev/null
 """
 
 # What the image's own variables name is looked at as well.
@@ -244,6 +256,8 @@ class Scan:
     """What tells versions apart of bytecode, and of files whose content was not read."""
     odd: tuple[str, ...] = ()
     """Paths with line ends."""
+    options: tuple[str, ...] = ()
+    """New files whose names look like options of a program."""
     modules: frozenset[str] = frozenset()
     """What Python could import from the directories that it may look into first."""
     packages: frozenset[str] = frozenset()
@@ -265,6 +279,8 @@ class Scan:
     """What tells files apart that have several names."""
     waiting: frozenset[str] = frozenset()
     """What lies where results and tests will be."""
+    limits: str = ""
+    """What process 1 may use, from which commands of the harness come."""
     now: str = ""
     """The sandbox's clock, if it tells more than seconds."""
     fresh: tuple[str, ...] = ()
@@ -320,6 +336,8 @@ async def scan(
         more = _FACTS.format(users=shlex.join(baseline.users), verifier=baseline.verifier) + _OWNERS.format(
             variables=named_variables()
         )
+    elif since:
+        odd += _OPTIONS.format(since=since)
     script = _SCRIPT.format(
         roots=shlex.join(outermost(roots)),
         tops=shlex.join(dict.fromkeys(tops)),
@@ -366,6 +384,7 @@ def _parsed(output: str) -> Scan:
         links={**linked, **links},
         facts={path: fact[1:] for fact, path in facts if fact.startswith("F")},
         odd=tuple(filter(None, texts.get("odd", "").split("\0"))),
+        options=tuple(filter(None, texts.get("options", "").split("\0"))),
         modules=frozenset(_lines(texts, "modules")),
         packages=frozenset(path.rpartition("/")[2] for path in _lines(texts, "packages")),
         env=dict(line.partition("=")[::2] for line in texts.get("env", "").split("\0") if "=" in line),
@@ -375,6 +394,7 @@ def _parsed(output: str) -> Scan:
         now=now if re.fullmatch(r"\d+\.\d+", now := texts.get("now", "").strip().replace(",", ".")) else "",
         pipes=frozenset(path for path, fact in several.items() if fact.endswith("fifo")),
         shared={path: fact for path, fact in several.items() if not fact.endswith("fifo")},
+        limits=texts.get("limits", "").strip(),
         waiting=frozenset(_lines(texts, "waiting")),
         fresh=tuple(filter(None, _lines(texts, "fresh"))),
         hiding=tuple(_lines(texts, "hiding")),
