@@ -5,6 +5,7 @@ Under xdist this is the controller; workers have none of it and print nothing.
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import time
@@ -168,9 +169,14 @@ class Controller:
         """Note at once that the run is interrupted: a second Ctrl-C may come before pytest has done so."""
         try:
             return (yield)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interrupt:
             self._is_interrupted = True
-            raise
+            if self._lost_workers is None:
+                raise
+            self._lost_workers.interrupt()
+            # pytest reads the source of every frame before it ends the run, and collects garbage ten times.
+            gc.freeze()
+            raise interrupt.with_traceback(None) from None
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 STOP = "bf_stop"
 """What workers are told when nothing is to go on: an order that xdist itself does not know and passes by."""
 _POLL_SEC = 0.05
+_LAST_SEC = 0.3
 
 
 def window_scheduler(
@@ -83,8 +84,14 @@ def stop_workers(dsession: Any) -> list[Any]:
     return nodes
 
 
-def wait_for_workers(nodes: Sequence[Any], seconds: float) -> None:
-    """Wait until workers have ended, for so long at most; what they say of it comes through xdist's own threads."""
-    deadline = time.monotonic() + seconds
+def wait_for_workers(nodes: Sequence[Any], deadline: float) -> None:
+    """Wait until workers have ended, at most to a moment; what they say of it comes through xdist's own threads."""
     while time.monotonic() < deadline and not all(getattr(node, "_down", True) for node in nodes):
         time.sleep(_POLL_SEC)
+
+
+def end_workers_by(dsession: Any, deadline: float) -> None:
+    """Have xdist kill the processes of workers soon after a moment; it would wait ten seconds for them."""
+    manager = getattr(dsession, "nodemanager", None)
+    if manager is not None:
+        manager.EXIT_TIMEOUT = max(_LAST_SEC, deadline - time.monotonic())

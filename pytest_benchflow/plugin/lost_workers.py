@@ -6,15 +6,21 @@ elsewhere, its own way stays: the item that ran is an error, and the others run 
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
-from pytest_benchflow.plugin.distribution import outlive, stop_workers, wait_for_workers, window_scheduler
+from pytest_benchflow.plugin.distribution import (
+    end_workers_by,
+    outlive,
+    stop_workers,
+    wait_for_workers,
+    window_scheduler,
+)
 from pytest_benchflow.plugin.stash import existing_run, get_session
 
 if TYPE_CHECKING:
@@ -22,8 +28,8 @@ if TYPE_CHECKING:
     from pytest_benchflow.rollout import RolloutResult
 
 
-#: Who ends a run with a signal usually kills it some seconds later.
-_STOP_SEC = 4.0
+#: Who ends a run with a signal usually kills it some seconds later, and the report is still to be written.
+_STOP_SEC = 3.5
 
 
 class Scheduler(Protocol):
@@ -44,6 +50,9 @@ class LostWorkers:
         self._n_failed = 0
         self._losses: Counter[str] = Counter()
         self._interrupted: set[object] = set()
+        self._stopped: list[object] = []
+        self._deadline: float | None = None
+        """When workers of an interrupted run are to have ended."""
         self._begun: set[str] = set()
         """The items that dead workers ran."""
         self._called: dict[str, pytest.TestReport] = {}
@@ -120,16 +129,28 @@ class LostWorkers:
             self.stop()
         return result
 
-    def stop(self) -> list[object]:
-        """Cancel what the workers run; they are returned."""
-        return stop_workers(self._config.pluginmanager.getplugin("dsession"))
+    def stop(self) -> None:
+        """Cancel what the workers run."""
+        self._stopped = stop_workers(self._config.pluginmanager.getplugin("dsession"))
+
+    def interrupt(self) -> None:
+        """Cancel what the workers run, who have little time from now on to clean up."""
+        self._deadline = time.monotonic() + _STOP_SEC
+        self.stop()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Let the workers of an interrupted run clean up before xdist, which kills them, ends them."""
         if session.exitstatus == pytest.ExitCode.INTERRUPTED:
-            with suppress(KeyboardInterrupt):  # a second one waits for nobody, and the report is written all the same
-                wait_for_workers(self.stop(), _STOP_SEC)
+            if self._deadline is None:
+                self.interrupt()
+            # A second Ctrl-C waits for nobody, and the report is written all the same.
+            deadline = 0 if isinstance(sys.exc_info()[1], KeyboardInterrupt) else self._deadline or 0
+            try:
+                wait_for_workers(self._stopped, deadline)
+            except KeyboardInterrupt:
+                deadline = 0
+            end_workers_by(self._config.pluginmanager.getplugin("dsession"), deadline)
 
     def report_missing(self, missing: Iterable[str]) -> list[str]:
         """Report what nobody has reported: what its result on disk says, or that there is none.

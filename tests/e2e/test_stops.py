@@ -48,6 +48,24 @@ def test_sigterm_ends_workers_and_their_rollouts_within_seconds(project: Project
     assert "cancelled" in log
 
 
+@pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGINT, signal.SIGINT]], ids=["once", "twice"])
+def test_workers_that_clean_up_for_long_hold_up_nobody(project: Project, signals: list[signal.Signals]) -> None:
+    project.task("tasks/a", instruction="RUN: sleep 1000")
+    project.write({"conftest.py": BOTS + SLOW})
+    runner = project.start("tasks", "--bf-agent=bot", "-n", "1")
+    try:
+        wait_for(lambda: [*project.root.glob("jobs/*/*/prompts.json")] or runner.poll() is not None, "the start")
+        began = time.monotonic()
+        for number in signals:
+            os.kill(runner.pid, number)
+            wait_for(lambda: (project.root / "stopping").exists() or runner.poll() is not None, "the clean-up")
+        assert runner.wait(60) in (pytest.ExitCode.INTERRUPTED, -signal.SIGINT)
+        assert time.monotonic() - began < 12  # five here, were the machine idle: xdist would wait ten seconds more
+    finally:
+        runner.kill()
+        runner.wait()
+
+
 def test_a_second_interrupt_waits_for_nothing(project: Project) -> None:
     project.task("tasks/a", instruction="RUN: sleep 1000")
     project.write({"conftest.py": BOTS + SLOW})
