@@ -19,7 +19,7 @@ import pytest
 
 from pytest_benchflow.plugin.equal_errors import EqualErrors
 from pytest_benchflow.plugin.options import is_asked_for
-from pytest_benchflow.plugin.stash import attribute_errors_to, existing_run, get_session
+from pytest_benchflow.plugin.stash import SIGTERM, attribute_errors_to, existing_run, get_session
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -173,7 +173,7 @@ class Controller:
             self._is_interrupted = True
             if self._lost_workers is None:
                 raise
-            self._lost_workers.interrupt()
+            self._lost_workers.interrupt(terminated=SIGTERM in interrupt.args)
             # pytest reads the source of every frame before it ends the run, and collects garbage ten times.
             gc.freeze()
             raise interrupt.with_traceback(None) from None

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from pytest_benchflow.rollout import RolloutResult
 
 
-#: Who ends a run with a signal usually kills it some seconds later, and the report is still to be written.
-_STOP_SEC = 3.5
+#: How long workers may take to clean up after Ctrl-C, and after SIGTERM: who sends that kills the run some seconds
+#: later, and the report is still to be written.
+_CLEAN_UP_SEC, _TERMINATED_SEC = 14.0, 3.5
 
 
 class Scheduler(Protocol):
@@ -133,9 +134,9 @@ class LostWorkers:
         """Cancel what the workers run."""
         self._stopped = stop_workers(self._config.pluginmanager.getplugin("dsession"))
 
-    def interrupt(self) -> None:
-        """Cancel what the workers run, who have little time from now on to clean up."""
-        self._deadline = time.monotonic() + _STOP_SEC
+    def interrupt(self, *, terminated: bool = False) -> None:
+        """Cancel what the workers run, who have some time from now on to clean up."""
+        self._deadline = time.monotonic() + (_TERMINATED_SEC if terminated else _CLEAN_UP_SEC)
         self.stop()
 
     @pytest.hookimpl(tryfirst=True)

@@ -26,7 +26,7 @@ from pytest_benchflow.plugin.items import RolloutItem, definitions_of, fixture_i
 from pytest_benchflow.plugin.live import stop_watching, watch_run
 from pytest_benchflow.plugin.outcome import judge
 from pytest_benchflow.plugin.session import BenchSession, EngineProxy
-from pytest_benchflow.plugin.stash import RESULT, as_pytest_outcome
+from pytest_benchflow.plugin.stash import RESULT, SIGTERM, as_pytest_outcome
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout import Rollout, RolloutResult
@@ -277,7 +277,7 @@ def _sigterm_interrupts() -> Iterator[None]:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt("SIGTERM")
+    raise KeyboardInterrupt(SIGTERM)
 
 
 def require_reward(result: RolloutResult) -> None:

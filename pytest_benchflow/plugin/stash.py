@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 RUN = pytest.StashKey["BenchSession"]()
+SIGTERM = "SIGTERM"
+"""What an interrupt says that came as this signal."""
 RESULT = pytest.StashKey["RolloutResult"]()
 """On an item: the result of its rollout."""
 
