@@ -108,17 +108,23 @@ class Engine:
         with suppress(RuntimeError):  # closed already
             self._loop.call_soon_threadsafe(self._cancel_all)
 
-    def close(self) -> None:
+    def close(self, *, within_sec: float | None = None) -> None:
         """Cancel what runs, let it clean up within a bound, and end the thread; idempotent.
 
-        Who interrupts it does not wait any longer: what has not ended by then ends with the process.
+        Who interrupts it, or has little time, waits no longer: what has not ended by then ends with the process.
         """
         if self._closing:
             return
         self._closing = True
         stopped = asyncio.run_coroutine_threadsafe(self._shut_down(), self._loop)
         try:
-            stopped.result(timeout=_CLOSE_GRACE_SEC * 2)
+            stopped.result(timeout=_CLOSE_GRACE_SEC * 2 if within_sec is None else within_sec)
+        except TimeoutError:
+            if within_sec is None:
+                self._end_thread()
+                raise
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            return
         except KeyboardInterrupt:
             self._loop.call_soon_threadsafe(self._loop.stop)
             raise

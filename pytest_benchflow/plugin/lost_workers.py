@@ -21,16 +21,15 @@ from pytest_benchflow.plugin.distribution import (
     wait_for_workers,
     window_scheduler,
 )
-from pytest_benchflow.plugin.stash import existing_run, get_session
+from pytest_benchflow.plugin.stash import TERMINATED_SEC, existing_run, get_session
 
 if TYPE_CHECKING:
     from pytest_benchflow.jobs import JobEvent
     from pytest_benchflow.rollout import RolloutResult
 
 
-#: How long workers may take to clean up after Ctrl-C, and after SIGTERM: who sends that kills the run some seconds
-#: later, and the report is still to be written.
-_CLEAN_UP_SEC, _TERMINATED_SEC = 14.0, 3.5
+#: How long workers may take to clean up after Ctrl-C.
+_CLEAN_UP_SEC = 14.0
 
 
 class Scheduler(Protocol):
@@ -136,7 +135,7 @@ class LostWorkers:
 
     def interrupt(self, *, terminated: bool = False) -> None:
         """Cancel what the workers run, who have some time from now on to clean up."""
-        self._deadline = time.monotonic() + (_TERMINATED_SEC if terminated else _CLEAN_UP_SEC)
+        self._deadline = time.monotonic() + (TERMINATED_SEC if terminated else _CLEAN_UP_SEC)
         self.stop()
 
     @pytest.hookimpl(tryfirst=True)

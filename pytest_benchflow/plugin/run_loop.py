@@ -26,7 +26,7 @@ from pytest_benchflow.plugin.items import RolloutItem, definitions_of, fixture_i
 from pytest_benchflow.plugin.live import stop_watching, watch_run
 from pytest_benchflow.plugin.outcome import judge
 from pytest_benchflow.plugin.session import BenchSession, EngineProxy
-from pytest_benchflow.plugin.stash import RESULT, SIGTERM, as_pytest_outcome
+from pytest_benchflow.plugin.stash import RESULT, SIGTERM, TERMINATED_SEC, as_pytest_outcome
 
 if TYPE_CHECKING:
     from pytest_benchflow.rollout import Rollout, RolloutResult
@@ -186,9 +186,12 @@ def rollouts_in_flight(session: pytest.Session, run: BenchSession) -> Iterator[N
                 run.ahead = Ahead(run, [])
                 take_over(session, run, run.ahead)
             yield
+    except KeyboardInterrupt as interrupt:
+        within_sec = TERMINATED_SEC if SIGTERM in interrupt.args else None
+        raise
     finally:
         stop_watching(run.config)
-        run.close()
+        run.close(within_sec=within_sec)
         if items:
             _settle_memory()
 

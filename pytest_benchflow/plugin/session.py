@@ -406,10 +406,10 @@ class BenchSession:
         await self.resources.backend(self.sandbox_name)
         _ = self.job  # last, so that a run that cannot start leaves none behind
 
-    def close(self) -> None:
-        """Stop everything that still runs; idempotent."""
+    def close(self, *, within_sec: float | None = None) -> None:
+        """Stop everything that still runs, with a limit for its clean-up if there is little time; idempotent."""
         if self._engine is not None:
-            self._engine.close()
+            self._engine.close(within_sec=within_sec)
         if self.has_job:
             self.job.close()
         if "_hook_thread" in self.__dict__:

@@ -18,6 +18,8 @@ T = TypeVar("T")
 RUN = pytest.StashKey["BenchSession"]()
 SIGTERM = "SIGTERM"
 """What an interrupt says that came as this signal."""
+TERMINATED_SEC = 3.5
+"""How long all that runs may take to clean up then: who sends it kills the run some seconds later."""
 RESULT = pytest.StashKey["RolloutResult"]()
 """On an item: the result of its rollout."""
 

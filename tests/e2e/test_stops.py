@@ -48,11 +48,17 @@ def test_sigterm_ends_workers_and_their_rollouts_within_seconds(project: Project
     assert "cancelled" in log
 
 
-@pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGINT, signal.SIGINT]], ids=["once", "twice"])
-def test_workers_that_clean_up_for_long_hold_up_nobody(project: Project, signals: list[signal.Signals]) -> None:
+@pytest.mark.parametrize(
+    ("signals", "workers"),
+    [([signal.SIGTERM], ()), ([signal.SIGTERM], ("-n1",)), ([signal.SIGINT, signal.SIGINT], ("-n1",))],
+    ids=["terminated", "terminated-worker", "twice-worker"],
+)
+def test_a_clean_up_that_takes_long_holds_up_nobody(
+    project: Project, signals: list[signal.Signals], workers: tuple[str, ...]
+) -> None:
     project.task("tasks/a", instruction="RUN: sleep 1000")
     project.write({"conftest.py": BOTS + SLOW})
-    runner = project.start("tasks", "--bf-agent=bot", "-n", "1")
+    runner = project.start("tasks", "--bf-agent=bot", *workers)
     try:
         wait_for(lambda: [*project.root.glob("jobs/*/*/prompts.json")] or runner.poll() is not None, "the start")
         began = time.monotonic()
@@ -60,7 +66,7 @@ def test_workers_that_clean_up_for_long_hold_up_nobody(project: Project, signals
             os.kill(runner.pid, number)
             wait_for(lambda: (project.root / "stopping").exists() or runner.poll() is not None, "the clean-up")
         assert runner.wait(60) in (pytest.ExitCode.INTERRUPTED, -signal.SIGINT)
-        assert time.monotonic() - began < 12  # five here, were the machine idle: xdist would wait ten seconds more
+        assert time.monotonic() - began < 12  # five, were the machine idle
     finally:
         runner.kill()
         runner.wait()
