@@ -40,13 +40,17 @@ _STEP_TIMEOUT_SEC = 180.0
 #: Directory of a build context for what comes from the context root.
 _DEPS = "_deps"
 
-# One command for all of it, since every exec costs; the prompt comes through standard input.
+# One command for all of it, since every exec costs, and every program in it; the prompt comes through standard input.
 _PREPARE_STEP = """
+umask 022
+{protected}
 mkdir -p /logs/agent /logs/verifier /logs/artifacts || exit 1
-chmod 777 /logs/artifacts && chmod {results} /logs/verifier || exit 1
 {emptied}
 cat >/instruction.md
 """
+
+# One that is made anew has this mode already.
+_PROTECTED = "[ ! -e /logs/verifier ] || chmod 755 /logs/verifier || exit 1"
 
 
 def agent_spec(
@@ -181,8 +185,10 @@ async def prepare_environment(
 async def prepare_step(sandbox: Sandbox, step: TaskStep, config: RolloutConfig) -> None:
     """Put the prompt and the files of a step in place, and wait until the environment is ready."""
     prompt = step.instruction.encode()
-    results = "755" if step.verifier.hardening.does("protect_logs") else "777"
-    script = _PREPARE_STEP.format(results=results, emptied=empty_dirs_script("/logs/agent"))
+    is_protected = step.verifier.hardening.does("protect_logs")
+    others = ("/logs/artifacts",) if is_protected else ("/logs/artifacts", "/logs/verifier")
+    emptied = empty_dirs_script("/logs/agent", others=others)
+    script = _PREPARE_STEP.format(protected=_PROTECTED if is_protected else "", emptied=emptied)
     await exec_checked(sandbox, script, "prepare the workspace", stdin=prompt, timeout_sec=_STEP_TIMEOUT_SEC)
     if step.workdir_dir is not None:
         await sandbox.upload_dir(step.workdir_dir, sandbox.workdir)

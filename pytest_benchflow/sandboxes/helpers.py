@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Literal, cast
 
 from pytest_benchflow.core.errors import BenchflowError, SandboxError, UnsupportedError
 from pytest_benchflow.core.text import one_line
@@ -30,14 +30,19 @@ for d in {directories}; do
     break
   done
 done
-chmod 777 -- {writable} || exit 1
+chmod {mode} -- {opened} || exit 1
 """
 
 
-def empty_dirs_script(*directories: str, private: str | None = None) -> str:
-    """Return a script for root after which these exist, hold nothing, and can be written by all but the private one."""
+def empty_dirs_script(
+    *directories: str, private: str | None = None, mode: Literal["777", "755"] = "777", others: Sequence[str] = ()
+) -> str:
+    """Return a script for root after which these exist, hold nothing, and have this mode, but for the private one.
+
+    `others`, which exist, get the mode in the same command, since every command costs.
+    """
     paths = [*directories, *([private] if private else [])]
-    return _EMPTY.format(directories=shlex.join(paths), writable=shlex.join(directories))
+    return _EMPTY.format(directories=shlex.join(paths), mode=mode, opened=shlex.join([*directories, *others]))
 
 
 _REMOVE_TIMEOUT_SEC = 60.0

@@ -77,19 +77,26 @@ class Verifier:
 
     async def clear(self) -> None:
         """Take tests and results away again, so that the next step's agent sees neither."""
-        script = empty_dirs_script(LOGS, private=self.target) + self._owned("0:0")
+        script = self._emptied(private=self.target) + self._owned("0:0")
         await self._must(script, "clear the verifier's files")
 
+    def _emptied(self, private: str | None = None) -> str:
+        return empty_dirs_script(LOGS, private=private, mode="777" if self.owner is None else "755")
+
     def _owned(self, owner: str) -> str:
-        return "" if self.owner is None else f"chown {owner} {LOGS} && chmod 755 {LOGS} || exit 1\n"
+        """Return the command that gives the results' directory to its owner; root, who runs it, may have it already."""
+        if self.owner is None:
+            return ""
+        has_it = f"{{ [ -O {LOGS} ] && [ -G {LOGS} ]; }} || " if owner in ("0", "0:0") else ""
+        return f"{has_it}chown {owner} {LOGS} || exit 1\n"
 
     async def _prepare(self) -> None:
         workspace = _made_anew(getattr(self.sandbox, "workdir", "/"))
         if not self.upload:
-            script = _LOGS_MADE_ANEW + empty_dirs_script(LOGS) + workspace + self._owned(self.owner or "")
+            script = _LOGS_MADE_ANEW + self._emptied() + workspace + self._owned(self.owner or "")
             await self._must(script, "empty /logs/verifier", error=spoiled_error)
             return
-        script = _LOGS_MADE_ANEW + empty_dirs_script(LOGS, private=self.target) + workspace
+        script = _LOGS_MADE_ANEW + self._emptied(private=self.target) + workspace
         script += self._owned(self.owner or "")
         if self.env.get("HOME") == FRESH_HOME:
             script += (
