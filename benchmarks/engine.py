@@ -10,8 +10,8 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from measure import HERE, Checkout, Cost
-from workloads import write_project, write_tasks
+from measure import HERE, Checkout, Cost, run
+from workloads import write_empty_tests, write_project, write_tasks
 
 from pytest_benchflow.jobs import Expected, start_order
 
@@ -134,6 +134,26 @@ def pytest_bf_register_sandboxes(registry):
 """
 
 
+EVALUATION = """
+import asyncio
+import sys
+
+sys.path.insert(0, "")
+import conftest
+
+from pytest_benchflow.agents import AgentRegistry
+from pytest_benchflow.jobs import Evaluation, EvaluationConfig
+from pytest_benchflow.sandboxes import SandboxRegistry
+
+agents, sandboxes = AgentRegistry(), SandboxRegistry()
+conftest.pytest_bf_register_agents(agents)
+conftest.pytest_bf_register_sandboxes(sandboxes)
+config = EvaluationConfig(agent="waiter", sandbox="noop", concurrency=64)
+evaluation = Evaluation("tasks", "evaluations", config, job_name="all", agents=agents, sandboxes=sandboxes)
+assert asyncio.run(evaluation.run()).passed == int(sys.argv[1])
+"""
+
+
 def in_flight(scratch: Path) -> None:
     """Print the time of 640 rollouts of half a second at 64 in flight (bar 1.3 times the ideal 5 s, and 200 MB)."""
     _write(scratch, COUNT)
@@ -161,15 +181,25 @@ def engine_cost(project: Path, count: int) -> float:
 def many(scratch: Path) -> None:
     """Print what ten thousand rollouts in one job take, in time and memory, and what continuing the job takes."""
     _write(scratch, MANY)
+    write_project(scratch / "bare")
+    write_empty_tests(scratch / "bare/tests", MANY)
     few = _roll_out(HERE, scratch, *(f"tasks/task-{number:05}" for number in range(MANY // 10)), "--bf-job-name=few")
-    all_of_them = _roll_out(HERE, scratch, "tasks", "--bf-job-name=all", "--bf-json=report.json", keep=True)
-    again = _roll_out(HERE, scratch, "tasks", "--bf-job-name=all", "--bf-resume", "--bf-json=again.json", keep=True)
-    listed = HERE.pytest("-q", "--co", "tasks", cwd=scratch)
+    # With pytest's cache, where the index of tasks is, as users have it.
+    all_of_them = _roll_out(HERE, scratch, "tasks", "--bf-job-name=all", "--bf-json=report.json", keep=True, cache=True)
+    resume = ("tasks", "--bf-job-name=all", "--bf-resume", "--bf-json=again.json")
+    again = _roll_out(HERE, scratch, *resume, keep=True, cache=True)
+    listed = HERE.pytest("-q", "--co", "tasks", cwd=scratch, cache=True)
+    bare = HERE.pytest("-q", "-p", "no:benchflow", "tests", cwd=scratch / "bare", cache=True)
+    evaluate = [HERE.python, "-c", EVALUATION, str(MANY)]
+    first, second = run(evaluate, scratch), run(evaluate, scratch)
     grown = (all_of_them.rss_mb - few.rss_mb) * 1024 / (MANY * 0.9)
     print(f"{MANY} rollouts            {all_of_them.wall:6.1f} s wall, {all_of_them.cpu:.1f} s CPU")
     print(f"memory                     {all_of_them.rss_mb:6.0f} MB, {grown:.1f} KB for each rollout")
-    print(f"continuing the finished job{again.wall:6.1f} s wall, {again.cpu:.1f} s CPU")
+    print(f"continuing the finished job{again.wall:6.1f} s wall, {again.cpu:.1f} s CPU, {again.rss_mb:.0f} MB")
     print(f"only collecting its items  {listed.wall:6.1f} s wall, {listed.cpu:.1f} s CPU")
+    print(f"{MANY} empty tests, bare   {bare.wall:6.1f} s wall, {bare.cpu:.1f} s CPU, {bare.rss_mb:.0f} MB")
+    print(f"Evaluation, without pytest {first.wall:6.1f} s wall, {first.cpu:.1f} s CPU, {first.rss_mb:.0f} MB")
+    print(f"continuing that (bar 5 s)  {second.wall:6.1f} s wall, {second.cpu:.1f} s CPU, {second.rss_mb:.0f} MB")
 
 
 def longest_first(scratch: Path) -> None:
@@ -212,9 +242,11 @@ def _write(project: Path, count: int) -> None:
     (project / "conftest.py").write_text(CONFTEST)
 
 
-def _roll_out(checkout: Checkout, project: Path, *args: str, seconds: float = 0.0, keep: bool = False) -> Cost:
+def _roll_out(
+    checkout: Checkout, project: Path, *args: str, seconds: float = 0.0, keep: bool = False, cache: bool = False
+) -> Cost:
     os.environ["BENCH_SECONDS"] = str(seconds)
-    cost = checkout.pytest("-q", "--bf-agent=waiter", "--bf-sandbox=noop", *args, cwd=project)
+    cost = checkout.pytest("-q", "--bf-agent=waiter", "--bf-sandbox=noop", *args, cwd=project, cache=cache)
     if not keep:
         shutil.rmtree(project / "jobs")
     return cost

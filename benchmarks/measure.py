@@ -32,10 +32,12 @@ class Checkout:
     root: Path
     python: str
 
-    def pytest(self, *args: str, cwd: Path, watch: bool = False, under: tuple[str, ...] = ()) -> Cost:
+    def pytest(
+        self, *args: str, cwd: Path, watch: bool = False, under: tuple[str, ...] = (), cache: bool = False
+    ) -> Cost:
         """Run pytest in a process of its own, under another program if given, without what the caller configured."""
         # Hypothesis is here for our tests; its plugin imports all of it at the end of every run.
-        plugins = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest")
+        plugins = ("-p", "no:hypothesispytest", *(() if cache else ("-p", "no:cacheprovider")))
         return run([*under, self.python, "-m", "pytest", *plugins, *args], cwd, watch=watch)
 
 

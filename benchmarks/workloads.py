@@ -47,6 +47,12 @@ def write_tasks(folder: Path, count: int, linger_sec: int = 0) -> None:
                 path.chmod(0o755)
 
 
+def write_empty_tests(folder: Path, count: int) -> None:
+    """Write one file of tests that do nothing."""
+    folder.mkdir(parents=True)
+    (folder / "test_empty.py").write_text("".join(f"def test_{n:05}():\n    pass\n\n\n" for n in range(count)))
+
+
 def write_test_files(folder: Path, count: int) -> None:
     """Write test files with one test each."""
     folder.mkdir(parents=True)
