@@ -295,7 +295,8 @@ class _Cell:
     """One rollout, under the name it has in the results."""
 
     name: str
-    config: RolloutConfig
+    task: Path
+    trial: int
 
 
 class Evaluation:
@@ -367,10 +368,10 @@ class Evaluation:
             job.rules.append(CircuitBreaker(self.config.breaker))
         job.hold()
         try:
-            cells = [*self._cells(tasks, job.directory)]
+            cells = [*self._cells(tasks)]
             if self.config.confidence is not None:  # an order that has nothing to do with outcomes
                 random.Random(owner_of(job.directory)).shuffle(cells)  # noqa: S311
-            job.rules += self._rules(cells)
+            job.rules += self._rules(job, cells)
             job.ledger.begin(len(cells))
             resources = Resources(registry, sandboxes, needs_prices=self.config.max_cost is not None)
             results = await self._run_all(job, cells, resources)
@@ -382,11 +383,11 @@ class Evaluation:
             job.close()
         return result
 
-    def _rules(self, cells: Sequence[_Cell]) -> Iterator[StartRule]:
+    def _rules(self, job: Job, cells: Sequence[_Cell]) -> Iterator[StartRule]:
         config = self.config
         if config.stop_when_decided or config.confidence is not None:
             rule = StopWhenDecided(config.parsed_gates, confidence=config.confidence)
-            rule.begin([Planned(cell.config.key, _labels(cell.config)) for cell in cells])
+            rule.begin([Planned(cell.name, _labels(self._config_of(cell, job))) for cell in cells])
             yield rule
         if config.max_cost is not None:
             some = self._some_config()
@@ -418,11 +419,14 @@ class Evaluation:
             raise BadValue(f"none of {len(tasks)} tasks is left", advice="change include_tasks and exclude_tasks")
         return chosen
 
-    def _cells(self, tasks: dict[str, Path], job: Path) -> Iterator[_Cell]:
+    def _cells(self, tasks: dict[str, Path]) -> Iterator[_Cell]:
         for name, task in tasks.items():
             for trial in range(1, self.config.trials + 1):
-                key = name if self.config.trials == 1 else f"{name}/{trial}"
-                yield _Cell(key, self.config.rollout(task, trial=trial, job=job, key=key))
+                yield _Cell(name if self.config.trials == 1 else f"{name}/{trial}", task, trial)
+
+    def _config_of(self, cell: _Cell, job: Job) -> RolloutConfig:
+        """Return the configuration of a rollout; made when it is needed, for there may be thousands."""
+        return self.config.rollout(cell.task, trial=cell.trial, job=job.directory, key=cell.name)
 
     def _some_config(self) -> RolloutConfig:
         """Return what all rollouts have in common."""
@@ -437,29 +441,42 @@ class Evaluation:
             registry.get(role.agent)  # one that nobody knows is told before anything starts
         return registry
 
+    def _finished(self, job: Job, cells: Iterable[_Cell]) -> dict[str, RolloutResult]:
+        """Return what an earlier run of the job has scored."""
+        finished: dict[str, RolloutResult] = {}
+        for cell in cells:
+            config = self._config_of(cell, job)
+            with suppress(TaskError):  # it is told when its turn comes
+                file = find_task_file(os.path.abspath(config.task_path))
+                result = file and job.unchanged(config.key, job.scores.fingerprint(config), str(file))
+                result = result or job.finished(config, load_task(config.task_path))
+                if result is not None:
+                    finished[cell.name] = result
+        return finished
+
     async def _run_all(self, job: Job, cells: Sequence[_Cell], resources: Resources) -> dict[str, RolloutResult]:
-        results = _finished(job, cells) if job.is_resumed else {}
+        results = self._finished(job, cells) if job.is_resumed else {}
         durations = Durations(cache_directory() / "durations.json", Path("/"))
         engine = Engine(self.config.concurrency)
         engine.at_close(resources.aclose)
-        # Enough are read ahead for every free place, and not all of them at once.
-        ahead = asyncio.Semaphore(2 * engine.width)
+        left = [cell for cell in cells if cell.name not in results]
+        if self.config.confidence is None:  # else they are shuffled, and times must not matter
+            left = _in_start_order(left, self._some_config(), durations, engine.width)
+        coming = iter(left)
 
-        async def run(cell: _Cell) -> None:
-            async with ahead:
-                results[cell.name] = result = await _result_of(cell, job, engine, resources)
-            if self.on_result is not None:
-                answer = self.on_result(cell.name, result)
-                if inspect.isawaitable(answer):
-                    await answer
+        async def run_next(group: asyncio.TaskGroup) -> None:
+            for cell in coming:
+                results[cell.name] = result = await _result_of(self._config_of(cell, job), job, engine, resources)
+                if self.on_result is not None:
+                    answer = self.on_result(cell.name, result)
+                    if inspect.isawaitable(answer):
+                        group.create_task(_finish(answer))  # however long it takes, it keeps no rollout waiting
 
         try:
             async with asyncio.TaskGroup() as group:
-                left = [cell for cell in cells if cell.name not in results]
-                if self.config.confidence is None:  # else they are shuffled, and times must not matter
-                    left = _in_start_order(left, durations, engine.width)
-                for cell in left:
-                    group.create_task(run(cell))
+                # Enough are read ahead for every free place, and not all of them at once.
+                for _ in range(min(len(left), 2 * engine.width)):
+                    group.create_task(run_next(group))
         except BaseExceptionGroup as raised:
             raise raised.exceptions[0] from None  # the callback's own error, as it was raised
         finally:
@@ -469,14 +486,15 @@ class Evaluation:
         return results
 
 
-def _in_start_order(cells: Sequence[_Cell], durations: Durations, width: int) -> list[_Cell]:
-    configs = [cell.config for cell in cells]
+async def _finish(answer: Awaitable[None]) -> None:
+    await answer
+
+
+def _in_start_order(cells: Sequence[_Cell], config: RolloutConfig, durations: Durations, width: int) -> list[_Cell]:
+    """Return rollouts in the order in which they start; all have the agent and the model of this configuration."""
+    agent, model, scene = config.primary_agent, config.primary_model, config.scene
     planned = [
-        Expected(
-            f"{each.primary_agent}/{each.primary_model}",
-            durations.expect(each.task_path.absolute(), each.primary_agent, each.primary_model, each.scene),
-        )
-        for each in configs
+        Expected(f"{agent}/{model}", durations.expect(cell.task.absolute(), agent, model, scene)) for cell in cells
     ]
     return [cells[number] for number in start_order(planned, width)]
 
@@ -492,22 +510,7 @@ def _labels(config: RolloutConfig) -> Labels:
     return labels._replace(task=name, trial_of=(str(config.task_path), *player))
 
 
-def _finished(job: Job, cells: Iterable[_Cell]) -> dict[str, RolloutResult]:
-    """Return what an earlier run of the job has scored."""
-    finished: dict[str, RolloutResult] = {}
-    for cell in cells:
-        config = cell.config
-        with suppress(TaskError):  # it is told when its turn comes
-            file = find_task_file(os.path.abspath(config.task_path))
-            result = file and job.unchanged(config.key, job.scores.fingerprint(config), str(file))
-            result = result or job.finished(config, load_task(config.task_path))
-            if result is not None:
-                finished[cell.name] = result
-    return finished
-
-
-async def _result_of(cell: _Cell, job: Job, engine: Engine, resources: Resources) -> RolloutResult:
-    config = cell.config
+async def _result_of(config: RolloutConfig, job: Job, engine: Engine, resources: Resources) -> RolloutResult:
     try:
         task = load_task(config.task_path)
     except BenchflowError as error:  # a broken task is one error among the results
