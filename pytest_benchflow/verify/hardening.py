@@ -28,6 +28,7 @@ from pytest_benchflow.verify.plan import Context, Plan
 from pytest_benchflow.verify.policy import decide
 from pytest_benchflow.verify.scan import Baseline, Scan, ScannedFile, scan
 from pytest_benchflow.verify.spoiled import EnvironmentSpoiled, spoiled_error
+from pytest_benchflow.verify.support import decide_support, support_modules
 from pytest_benchflow.verify.system import SystemPlan, decide_system, shadowing_libraries
 from pytest_benchflow.verify.verifier import FRESH_HOME
 
@@ -136,6 +137,7 @@ class Guard:
     _verifier: tuple[int, int] = field(default=(0, 0), init=False)
     _uids: tuple[int, ...] = field(default=(), init=False)
     _programs: tuple[str, ...] = field(default=(), init=False)
+    _support: tuple[str, ...] = field(default=(), init=False)
     _read: tuple[str, ...] = field(default=(), init=False)
     _hidden_tests: dict[str | None, HiddenTests] = field(default_factory=dict, init=False)
     _ignores_hooks: bool = field(default=False, init=False)
@@ -163,6 +165,7 @@ class Guard:
         baseline = Baseline(names, self._places, self._verifier[0])
         self._before = before = await scan(self.sandbox, roots=self._roots, tops=self._tops(step), baseline=baseline)
         self._uids = tuple(self._uid(user, before) for user in self.users)
+        self._before = before = await self._with_support(step, before)
         ownership = self._ownership
         path = [*before.env.get("PATH", "").split(":"), *before.env.get("NODE_PATH", "").split(":")]
         # Programs of an environment are called by their paths, or come first once it is activated.
@@ -191,6 +194,15 @@ class Guard:
             self._guards_site = True
         self._user_base = bases.pop()
 
+    async def _with_support(self, step: TaskStep, known: Scan) -> Scan:
+        """Return a scan with the modules that the tests' own configuration loads, known by then."""
+        self._support = support_modules(known.files, self.sandbox.workdir, self._tops(step))
+        missing = [path for path in self._support if path not in known.files and path not in known.links]
+        if not missing:
+            return known
+        more = await scan(self.sandbox, roots=(), tops=(), extra=missing)
+        return replace(known, files={**more.files, **known.files}, links={**more.links, **known.links})
+
     def adopt(self, other: Guard) -> None:
         """Take for the task's own what was in another sandbox before its agent."""
         if self._before is None or (theirs := other._before) is None:
@@ -202,6 +214,7 @@ class Guard:
             facts={**theirs.facts, **self._before.facts},
             modules=theirs.modules | self._before.modules,
         )
+        self._support = tuple(dict.fromkeys([*self._support, *other._support]))
 
     async def settle(self) -> None:
         """Kill what the tests left running: some of it may be the agent's code."""
@@ -260,6 +273,8 @@ class Guard:
         if after.limits != before.limits:
             raise EnvironmentSpoiled("the limits of the sandbox's first process were changed")
         plan = decide(before, after, context)
+        if self.hardening.does("cleanup_conftests"):
+            decide_support(self._support, before, after, context, plan)
         if not self._is_trusted and self.hardening.does("remove_links"):
             await self._look_behind(leads_to_system(before, after, context), plan)
         restored = await self._restored(after, context, plan)
@@ -300,7 +315,14 @@ class Guard:
         programs = (*self._programs, *self._read)
         may_change = bool(self.users or self.artifacts) and not self._is_trusted
         since = before.now if self._has_custody and may_change else ""
-        return await scan(self.sandbox, roots=self._roots, tops=self._tops(step), programs=programs, since=since)
+        return await scan(
+            self.sandbox,
+            roots=self._roots,
+            tops=self._tops(step),
+            programs=programs,
+            extra=self._support,
+            since=since,
+        )
 
     async def _aliases(self, before: Scan, after: Scan, context: Context) -> list[str]:
         if self._is_trusted or not self.hardening.does("remove_links"):
@@ -334,14 +356,18 @@ class Guard:
         """Look at what the last step left, before the files of the next one come."""
         if self._before is not None:
             await self.end_programs()
-            self._after = await scan(self.sandbox, roots=self._roots, tops=self._tops(step), programs=self._programs)
+            self._after = await scan(
+                self.sandbox, roots=self._roots, tops=self._tops(step), programs=self._programs, extra=self._support
+            )
 
     async def watch_next(self, step: TaskStep) -> None:
         """Add what has come for the next step since `step_over` to what has to stay the same."""
         if self._before is None or self._after is None:
             return
         was, left = self._before, self._after
-        now = await scan(self.sandbox, roots=self._roots, tops=self._tops(step), programs=self._programs)
+        now = await scan(
+            self.sandbox, roots=self._roots, tops=self._tops(step), programs=self._programs, extra=self._support
+        )
         new_files = {path: file for path, file in now.files.items() if left.files.get(path) != file}
         new_links = {path: link for path, link in now.links.items() if left.links.get(path) != link}
         new_facts = {path: fact for path, fact in now.facts.items() if left.facts.get(path) != fact}
@@ -352,6 +378,7 @@ class Guard:
             facts={**was.facts, **new_facts},
             modules=was.modules | (now.modules - left.modules),
         )
+        self._before = await self._with_support(step, self._before)
 
     def environment(self, *, settled: bool = True) -> dict[str, str]:
         """Return the variables that the verifier gets over the image's; `settled` means that no agent is at work."""

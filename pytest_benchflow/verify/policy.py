@@ -198,6 +198,10 @@ def _decide_file(
         _decide_test_package(path, old, file, context, plan)
     elif path.startswith("/etc/profile.d/"):
         _decide_profile(path, file, plan)
+    elif path.startswith("/etc/apt/sources.list.d/"):
+        if _LOCAL_SOURCE.search(file.text):
+            plan.drop(path)
+            plan.report("system_file", f"{path} had apt install packages of the agent's; removed", path)
     elif name.lstrip(".") in ("pytest.ini", "pytest.toml"):
         is_harmless = is_harmless_toml if name.endswith(".toml") else is_harmless_ini
         if old is not None or not is_harmless(file.text):
@@ -248,6 +252,12 @@ _ASSIGNMENT = re.compile(
     r"(\w+)=(?:[\w./:@%+,-]*|\"[^\"$`\\]*\"|'[^']*')"
 )
 _LATER_PATH = re.compile(r"(?:export\s+)?PATH=\"?\$\{?PATH\}?(?::/[\w./-]+)+\"?")
+
+
+#: Packages that come from the machine itself, or that nobody has signed.
+_LOCAL_SOURCE = re.compile(
+    r"\b(?:file|copy|cdrom|rred|store):|//(?:localhost|127\.|0\.0\.0\.0|\[::)|=\s*yes\b|:\s*yes\b", re.I
+)
 
 
 def _decide_profile(path: str, file: ScannedFile, plan: Plan) -> None:

@@ -51,7 +51,7 @@ _PATHS = (
 
 # Paths with line ends are left out here: `odd` has those. Everything goes out through one base64, the archive last.
 _SCRIPT = r"""
-roots=({roots}) tops=({tops}) programs=({programs})
+roots=({roots}) tops=({tops}) programs=({programs}) extra=({extra})
 {first}
 live=() livetops=() livedirs=()
 for d in "${{roots[@]}}"; do [ -d "$d" ] && live+=("$d"); done
@@ -64,6 +64,9 @@ files() {{
   [ ! -f /etc/passwd ] || echo /etc/passwd
   [ ${{#live[@]}} = 0 ] || find "${{live[@]}}" -xdev "${{pruned[@]}}" ! -path "*$nl*" \
     '(' -type l -o -type f -size -{blocks} '(' "${{named[@]}}" ')' ')' -print
+  for f in "${{extra[@]}}"; do
+    [ ! -f "$f" ] && [ ! -L "$f" ] || printf '%s\n' "$f"
+  done
   [ ${{#livedirs[@]}} = 0 ] || find "${{livedirs[@]}}" -maxdepth 1 ! -path "*$nl*" \
     '(' -type l -o -type f -size -{blocks} ')' -print
 }}
@@ -309,10 +312,11 @@ async def scan(
     roots: Sequence[str],
     tops: Sequence[str],
     programs: Sequence[str] = (),
+    extra: Sequence[str] = (),
     baseline: Baseline | None = None,
     since: str = "",
 ) -> Scan:
-    """Look into `roots` with all below, into `tops` for modules, into `programs` for all files.
+    """Look into `roots` with all below, into `tops` for modules, into `programs` for all files; `extra` are files.
 
     Of installed packages it tells what was written `since` a moment. With a baseline the command gets the variables of
     the image, which no agent has had a chance to use yet.
@@ -342,6 +346,7 @@ async def scan(
         roots=shlex.join(outermost(roots)),
         tops=shlex.join(dict.fromkeys(tops)),
         programs=shlex.join(dict.fromkeys(programs)),
+        extra=shlex.join(dict.fromkeys(extra)),
         named=named,
         blocks=blocks,
         over=blocks - 1,

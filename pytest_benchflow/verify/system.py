@@ -217,7 +217,8 @@ def _decide_loaded(change: FileChange, context: Context, plan: SystemPlan, *, is
     if path.startswith("/etc/alternatives/") and change.kind == "added":
         return
     is_source = path.startswith(("/etc/apt/sources.list", "/etc/apt/preferences"))
-    if is_source and re.search(r"\bapt\b|sources\.list|\brepositor", context.prose):
+    if is_source and change.kind == "added":
+        plan.read[posixpath.dirname(path)] = None
         return
     if path.startswith(("/etc/cron", "/etc/crontab")):
         return

@@ -93,21 +93,33 @@ class Fight:
         return f"{self.attack.name}-as-{self.user}" + ("" if self.defended else "-undefended")
 
 
-def library() -> str | None:
-    """Return a library that steals the answer when it is loaded, None if this machine cannot build one."""
-    return _library() if shutil.which("cc") else None
+def library(behind: str = "") -> str | None:
+    """Return a library that steals the answer when it is loaded, and may need another one behind it.
+
+    None if this machine cannot build one.
+    """
+    return _library(behind) if shutil.which("cc") else None
 
 
 @cache
-def _library() -> str:
+def _library(behind: str) -> str:
     with tempfile.TemporaryDirectory() as scratch:
-        library = Path(scratch, "hook.so")
-        subprocess.run(
-            ["cc", "-shared", "-fPIC", "-O1", "-x", "c", "-", "-o", library], input=_HOOK.encode(), check=True
-        )
+        library, stub = Path(scratch, "hook.so"), Path(scratch, "stub.so")
+        options = []
+        if behind:  # what is linked with a library takes its name from that
+            _build(stub, "", [f"-Wl,-soname,{behind}"])
+            options = [f"-Wl,-soname,{Path(behind).name}", "-Wl,--no-as-needed", "-x", "none", str(stub)]
+        _build(library, _HOOK, options)
         return base64.encodebytes(library.read_bytes()).decode()
 
 
+def _build(library: Path, source: str, options: Sequence[str]) -> None:
+    command = ["cc", "-shared", "-fPIC", "-O1", "-x", "c", "-", *options, "-o", str(library)]
+    subprocess.run(command, input=source.encode(), check=True)
+
+
+#: A library of the system's that every bash loads.
+_REAL = "/usr/lib/x86_64-linux-gnu/libtinfo.so.6"
 _HOOK = r"""
 #include <fcntl.h>
 #include <unistd.h>
@@ -192,7 +204,12 @@ def make_task(
         text = (context / "Dockerfile").read_text()
         (context / "Dockerfile").unlink()
         (context / "Dockerfile").write_text(f"{text}{image}\n")
-    names = {"@TASK@": str(directory), "@JOBS@": str(jobs), "@LIBRARY@": library() or ""}
+    names = {
+        "@TASK@": str(directory),
+        "@JOBS@": str(jobs),
+        "@LIBRARY@": library() or "",
+        "@PROXY@": library(_REAL) or "",
+    }
     texts = [_filled(script, names) for script in scripts]
     files: dict[str, str] = {}
     steps = ""

@@ -9,6 +9,7 @@ from itertools import chain
 
 import catalogue_harness  # noqa: F401 - fills the list
 import catalogue_indirect  # noqa: F401
+import catalogue_places  # noqa: F401
 import catalogue_python  # noqa: F401
 import catalogue_shell  # noqa: F401
 from arena import Fight
@@ -34,6 +35,10 @@ CHOSEN = frozenset(
     tests-link-to-packages venv-programs-are-a-link ini-with-other-line-ends package-of-tests-with-hidden-code
     metadata-is-a-link shadow-what-pytest-needs package-before-a-module git-common-directory git-hooks-are-links
     scratch-is-a-link perl-module-first programs-directory-is-a-link
+    link-through-the-parent-of-a-link link-into-packages link-through-the-system second-link-for-what-tests-bring
+    names-are-options plugin-of-the-settings helper-of-a-conftest project-called-like-a-package
+    library-before-the-systems library-of-python-elsewhere module-that-a-package-adds metadata-of-the-system-is-a-link
+    null-device-is-the-answer package-that-is-not-configured
     venv-with-a-pytest program-that-all-may-write-to variable-openssl-conf
     """.split()  # noqa: SIM905
 )
@@ -43,6 +48,7 @@ CHOSEN_HONEST = frozenset(
     honest-file honest-project-has-a-conftest honest-plugin-of-the-image honest-editable-install
     honest-packages-of-one-user-verified-as-agent honest-toolchain-in-opt honest-venv-on-the-path
     honest-venv-of-the-agent honest-git-hook honest-installs-a-package
+    honest-configures-services honest-links-into-the-system honest-library-of-the-agent
     honest-steps honest-separate-verifier honest-hook-is-run honest-directory-moved honest-venv-as-artifact
     """.split()  # noqa: SIM905
 )

@@ -6,6 +6,8 @@ ANSWER = "the answer is 8472-kestrel-31\n"
 
 _SCORE = "if [ $? -eq 0 ]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt\n"
 
+_COMPARE = f"cmp -s /app/answer.txt /tests/expected.txt\n{_SCORE}"
+
 _TEST_ANSWER = """
 from pathlib import Path
 
@@ -157,5 +159,28 @@ VERIFIERS: dict[str, dict[str, str]] = {
         "test_answer.py": "import unittest\nfrom pathlib import Path\n\n\nclass T(unittest.TestCase):\n"
         "    def test_it(self):\n        expected = Path('/tests/expected.txt').read_text()\n"
         "        self.assertEqual(Path('/app/answer.txt').read_text(), expected)\n",
+    },
+    # A user whom only a name service knows.
+    "ls": {"test.sh": "ls -l /app >/dev/null\n" + _COMPARE},
+    "awk": {"test.sh": "awk 'BEGIN { print 1 }' >/dev/null\n" + _COMPARE},
+    "perl-modules": {"test.sh": "perl -e 'use FindBin; use English; print 1' >/dev/null\n" + _COMPARE},
+    "dpkg": {"test.sh": "dpkg --configure -a >/dev/null 2>&1; apt-get install -y -qq sl >/dev/null 2>&1\n" + _COMPARE},
+    "newer-python": {
+        "test.sh": "for p in python3.14 python3; do command -v $p && $p /tests/check.py && break; done\n",
+        "check.py": _CHECK,
+    },
+    "standard-input": {"test.sh": "cd /app\ndiff -q answer.txt - </tests/expected.txt\n" + _SCORE},
+    "prints": {"test.sh": "cat /tests/expected.txt\n" + _COMPARE},
+    "quiet": {"test.sh": "cat /tests/expected.txt >/dev/null || exit 1\n" + _COMPARE},
+    "expected-inside": {"test.sh": "cd /app\ncp /tests/expected.txt .\ncmp -s answer.txt expected.txt\n" + _SCORE},
+    "archives-all": {"test.sh": "cd /app\ntar -cf /tmp/all.tar *\n" + _COMPARE},
+    "prove": {
+        "test.sh": "cd /app\nprove -Q /tests/t.t\n" + _SCORE,
+        "t.t": "open A, '/app/answer.txt'; open B, '/tests/expected.txt';\n"
+        'print "1..1\\n", <A> eq <B> ? "" : "not ", "ok 1\\n";\n',
+    },
+    "node-alias": {
+        "test.sh": "cd /app\ncp /tests/check.js check.js\nnode check.js || echo 0 >/logs/verifier/reward.txt\n",
+        "check.js": _NODE_CHECK.replace("'same-text'", "'#same'"),
     },
 }

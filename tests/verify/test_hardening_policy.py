@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,12 +12,13 @@ from pytest_benchflow.sandboxes import FileChange
 from pytest_benchflow.tasks.models import Hardening
 from pytest_benchflow.verify.git_config import cleaned_git_config
 from pytest_benchflow.verify.hidden_tests import read_hidden_tests
-from pytest_benchflow.verify.links import aliases, candidates_of_aliases
+from pytest_benchflow.verify.links import aliases, candidates_of_aliases, decide_links, resolved
 from pytest_benchflow.verify.pins import Ownership, pinned
 from pytest_benchflow.verify.plan import Context, Plan
 from pytest_benchflow.verify.policy import decide
 from pytest_benchflow.verify.scan import Scan, ScannedFile
-from pytest_benchflow.verify.system import decide_system
+from pytest_benchflow.verify.support import decide_support, support_modules
+from pytest_benchflow.verify.system import decide_system, shadowing_libraries
 
 EVIL = "import os\nopen('/logs/verifier/reward.txt', 'w').write('1')\n"
 FIXTURES = "import pytest\n\n\n@pytest.fixture\ndef base():\n    return 1\n"
@@ -61,6 +63,13 @@ def plan_for(before: Scan, after: Scan, instruction: str = "Do it.", solution: s
         ("/app/tests/__init__.py", EVIL, True, True),
         ("/app/tests/__init__.py", "exec('1')\n", True, False),
         ("/app/tests/__init__.py", '"""Tests."""\n\nTIMEOUT = 3\n', False, False),
+        ("/app/tests/__init__.py", "pytest_plugins = 'rules'\n", True, False),
+        ("/app/.proverc", "--exec /app/yes\n", True, False),
+        ("/etc/apt/sources.list.d/a.list", "deb [trusted=yes] file:/opt/r ./\n", True, True),
+        ("/etc/apt/sources.list.d/a.list", "deb https://example.com/debian stable main\n", False, False),
+        ("/etc/profile.d/a.sh", "export GREETING=hi\n", False, False),
+        ("/etc/profile.d/a.sh", "export HOME=/opt/h\n", True, True),
+        ("/etc/profile.d/a.sh", "export TAR_OPTIONS=--checkpoint=1\n", True, True),
         ("/app/product/__init__.py", "from product.core import run\n", False, False),
         ("/app/pytest.ini", "[pytest]\nmarkers = x\faddopts = -p evil\n", True, False),
         ("/app/pytest.ini", "[pytest]\ntestpaths = suite\n", True, False),
@@ -258,6 +267,23 @@ def test_variables_that_lead_into_the_agents_files_are_not_given_on() -> None:
         (FileChange("/conftest.py", "added"), False, True, True),
         (FileChange("/app/conftest.py", "added"), False, False, False),
         (FileChange("/opt/tool/bin/tool", "added"), False, False, False),
+        (FileChange("/etc/apt/sources.list", "changed"), True, False, False),
+        (FileChange("/usr/bin/pyvenv.cfg", "added"), False, True, True),
+        (FileChange("/usr/local/pyvenv.cfg", "added"), False, True, True),
+        (FileChange("/srv/env/pyvenv.cfg", "added"), False, False, False),
+        (FileChange("/usr/lib/x86_64-linux-gnu/libnss_systemd.so.2", "added"), False, True, True),
+        (FileChange("/etc/alternatives", "changed"), True, False, True),
+        (FileChange("/etc/ld.so.cache", "deleted"), True, False, False),
+        (FileChange("/etc/hosts.allow", "deleted"), False, False, False),
+        (FileChange("/usr/bin/xargs", "deleted"), True, False, False),
+        (FileChange("/usr/bin/nano", "deleted"), False, False, False),
+        (FileChange("/usr/bin", "deleted"), True, False, False),
+        (FileChange("/tox.ini", "added"), False, True, True),
+        (FileChange("/opt/tox.ini", "added"), False, False, False),
+        (FileChange("/var/lib/dpkg/info/more.postinst", "added"), False, True, False),
+        (FileChange("/var/lib/dpkg/info/more.list", "added"), False, False, False),
+        (FileChange("/var/lib/dpkg/info/base.postinst", "changed"), True, False, False),
+        (FileChange("/usr/local/bin/python3.14", "added"), False, True, True),
     ],
 )
 def test_changes_of_the_system(change: FileChange, restored: bool, removed: bool, is_reported: bool) -> None:
@@ -267,12 +293,53 @@ def test_changes_of_the_system(change: FileChange, restored: bool, removed: bool
         Hardening(),
         path=("/opt/ours",),
         installed=frozenset({"base.py"}),
-        known_programs=frozenset({"cat", "tool"}),
+        known_programs=frozenset({"cat", "tool", "python3"}),
     )
     plan = decide_system((), [change], context, ["/root"])
     assert (change.path in plan.restore, change.path in plan.remove) == (restored, removed)
     assert bool(plan.findings) is is_reported
     assert not decide_system([change.path], [change], context, ["/root"]).restore
+
+
+def test_what_stands_before_something_of_the_image_is_asked_of_the_sandbox() -> None:
+    context = Context("/app", "Do it.", Hardening(), path=("/usr/sbin", "/usr/bin"), known_programs=frozenset({"cat"}))
+    changes = [
+        FileChange("/var/lib/dpkg/status", "changed"),
+        FileChange("/usr/sbin/cat", "added"),
+        FileChange("/usr/lib/python3.13/random/__init__.py", "added"),
+        FileChange("/usr/lib/python3.13/[x]/__init__.py", "added"),
+        FileChange("/usr/local/share/perl/5.36.0/FindBin.pm", "added"),
+        FileChange("/usr/lib/python3/dist-packages/x-1.dist-info", "added"),
+    ]
+    plan = decide_system((), changes, context, [])
+    assert plan.hiding["/usr/sbin/cat"] == ("/usr/bin/cat",)
+    assert plan.hiding["/usr/lib/python3.13/random"] == ("/usr/lib/python3.13/random.py",)
+    assert plan.hiding["/usr/lib/python3.13/[x]"] == (r"/usr/lib/python3.13/\[x\].py",)
+    assert "/usr/share/perl/*/FindBin.pm" in plan.hiding["/usr/local/share/perl/5.36.0/FindBin.pm"]
+    assert [*plan.links] == ["/usr/lib/python3/dist-packages/x-1.dist-info"]
+    assert not plan.remove
+
+
+_LINE = "\t{} ({}) => {}\n"
+
+
+@pytest.mark.parametrize(
+    ("instruction", "name", "kind", "place", "is_shadowing"),
+    [
+        ("Do it.", "libz.so.1", "libc6,x86-64", "/usr/local/lib/libz.so.1", True),
+        ("Do it.", "libz.so.1", 'libc6,x86-64, hwcap: "x86-64-v2"', "/usr/lib/glibc-hwcaps/x86-64-v2/libz.so.1", True),
+        ("Do it.", "libz.so.1", "libc6", "/lib/i386-linux-gnu/libz.so.1", False),
+        ("Do it.", "libnew.so.1", "libc6,x86-64", "/usr/local/lib/libnew.so.1", False),
+        ("Do it.", "libnss_x.so.2", "libc6,x86-64", "/usr/local/lib/libnss_x.so.2", True),
+        ("Build a newer z and install it.", "libz.so.1", "libc6,x86-64", "/usr/local/lib/libz.so.1", False),
+    ],
+)
+def test_libraries_that_the_loader_would_take_first(
+    instruction: str, name: str, kind: str, place: str, is_shadowing: bool
+) -> None:
+    own = "540 libs found in cache `/etc/ld.so.cache'\n" + _LINE.format("libz.so.1", "libc6,x86-64", "/lib/libz.so.1")
+    context = Context("/app", instruction, Hardening())
+    assert shadowing_libraries(own, own + _LINE.format(name, kind, place), context) == [place] * is_shadowing
 
 
 @pytest.mark.parametrize(
@@ -337,3 +404,65 @@ def test_path_files_add_directories_of_the_workspace_and_run_nothing() -> None:
     assert plan.write[f"{site}/m.pth"].text == "/app/src\n/app/more\n"
     # An environment of the agent's own is its work.
     assert plan_for(scan_of(), scan_of({**image, **files})).is_empty
+
+
+def test_options_among_names_go_unless_they_are_asked_for() -> None:
+    after = scan_of(options=("/app/-x",))
+    assert {*plan_for(scan_of(), after).remove} == {*after.options}
+    assert plan_for(scan_of(), after, "Make a file called -x in the directory.").is_empty
+
+
+@pytest.mark.parametrize(
+    ("links", "path", "end"),
+    [
+        ({"/app/d": "/usr/bin"}, "/app/a/../d/../../x", "/x"),
+        ({"/app/a/d": "/opt", "/app/e": "a/d/../tests/x"}, "/app/e", "/tests/x"),
+        ({"/app/e": "e"}, "/app/e", "/proc"),
+        ({"/app/e": "./f/.", "/app/f": "../app/g/"}, "/app/e/h", "/app/g/h"),
+    ],
+)
+def test_links_lead_where_the_kernel_says(links: dict[str, str], path: str, end: str) -> None:
+    assert resolved(path, links) == end
+
+
+def test_links_to_where_the_tests_copy_their_files_go(tmp_path: Path) -> None:
+    (tmp_path / "expected.txt").touch()
+    script = (
+        "cd /app/x\ncp -r $TESTS/expected.txt .\njq . /tests/a.json > /app/b.json\ncp /app/out.txt /logs/verifier/\n"
+    )
+    (tmp_path / "test.sh").write_text(script)
+    tests = read_hidden_tests([tmp_path], "test.sh", "/app")
+    context = Context("/app", "Do it.", Hardening(), brought=tests.names, copies=tests.copies)
+    brought = ["/app/x/expected.txt", "/app/expected.txt", "/app/b.json"]
+    assert all(map(context.is_brought, brought))
+    assert not any(map(context.is_brought, ["/app/out.txt", "/app/y/expected.txt", "/app/x/other.txt"]))
+    after = scan_of(links={"/app/answer": "x/expected.txt", "/app/b.json": "answer", "/app/out.txt": "x/out.txt"})
+    plan = Plan()
+    decide_links(scan_of(), after, context, plan)
+    assert {*plan.remove} == {"/app/answer", "/app/b.json"}
+
+
+def test_modules_that_the_configuration_of_tests_loads_are_part_of_it() -> None:
+    files = scan_of({
+        "/app/pytest.ini": "[pytest]\naddopts = -q\n    -p plug.report -p no:cacheprovider\n",
+        "/app/pyproject.toml": '[tool.task]\nbuild = "mkdir -p out"\n',
+        "/app/tests/conftest.py": "pytest_plugins = ['more']\nfrom helpers import x\nfrom .near import y\nimport z\n",
+    }).files  # fmt: skip
+    paths = support_modules(files, "/app", ())
+    assert {"/app/plug/report.py", "/app/more.py", "/app/tests/helpers.py", "/app/tests/near.py"} <= {*paths}
+    assert not {"/app/out.py", "/app/z.py", "/app/helpers.py", "/app/cacheprovider.py"} & {*paths}
+    before = scan_of({"/app/plug/report.py": "X = 1\n"})
+    after = scan_of({"/app/plug/report.py": EVIL, "/app/more.py": EVIL})
+    plan = Plan()
+    decide_support(paths, before, after, Context("/app", "Do it.", Hardening()), plan)
+    assert [*plan.write] == ["/app/plug/report.py"]
+    assert {*plan.remove} == {"/app/plug/report.py", "/app/more.py"}
+    assert len(plan.findings) == 2
+
+
+def test_a_project_keeps_its_name_and_aliases() -> None:
+    old = '{"name": "app", "imports": {"#same": "./a.js"}}'
+    new = '{"name": "same", "exports": "./b.js", "imports": {"#same": "./b.js", "#new": "./c.js"}}'
+    plan = plan_for(scan_of({"/app/package.json": old}), scan_of({"/app/package.json": new}))
+    kept = json.loads(plan.write["/app/package.json"].text)
+    assert (kept["name"], kept["imports"]) == ("app", {"#same": "./a.js", "#new": "./c.js"})
