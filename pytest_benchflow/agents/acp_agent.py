@@ -247,6 +247,7 @@ class AcpAgent:
             effort_option=None if effort is None else effort.option,
             handshake_timeout_sec=manifest.handshake_timeout_sec,
             idle_timeout_sec=context.idle_timeout_sec,
+            leaves_programs=not context.step.verifier.hardening.does("kill_processes"),
             quirks=manifest.quirks,
             meta=manifest.session_meta,
         )

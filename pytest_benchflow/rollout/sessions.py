@@ -234,7 +234,7 @@ class AgentSessions:
     async def end(self) -> None:
         """End the session and every process that agents have left behind."""
         await self.disconnect()
-        if await self._work.end_programs():
+        if not self._work.step.verifier.hardening.does("kill_processes") or await self._work.end_programs():
             return
         for user in self._users.values():
             if user.is_ours:

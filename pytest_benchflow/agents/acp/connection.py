@@ -369,13 +369,17 @@ class Peer:
         words = self.stderr_tail(1)
         return f"{how}: {words}" if words else how
 
-    async def stop(self) -> None:
-        """Kill the whole process tree and end the connection; idempotent."""
+    async def stop(self, *, leaves_programs: bool = False) -> None:
+        """Kill the whole process tree and end the connection; idempotent.
+
+        An agent that ends by itself, once nobody talks to it any more, can leave its programs.
+        """
         if self._stopped:
             return
         try:
-            async with asyncio.timeout(_KILL_SEC):
-                await self._process.kill()
+            if not (leaves_programs and await self._ends()):
+                async with asyncio.timeout(_KILL_SEC):
+                    await self._process.kill()
             self._stopped = True
         except TimeoutError:
             raise SandboxError(f"the agent could not be killed within {_KILL_SEC:g} s") from None
@@ -383,6 +387,16 @@ class Peer:
             await asyncio.wait([self._stderr], timeout=1)
             self._stderr.cancel()
             await self._connection.close()
+
+    async def _ends(self) -> bool:
+        """Close the agent's input, and return whether it ends for that reason."""
+        try:
+            async with asyncio.timeout(_WAIT_SEC):
+                await self._process.close_stdin()
+                await self._process.wait()
+        except (TimeoutError, OSError):
+            return False
+        return True
 
     async def _handle(self, method: str, params: Json, is_notification: bool) -> Json:
         if method != "session/request_permission":

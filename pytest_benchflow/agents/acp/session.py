@@ -169,10 +169,10 @@ class AcpSession:
         )
 
     async def close(self) -> None:
-        """Kill the agent and everything it started; idempotent."""
+        """Kill the agent and everything it started, if that is not to go on; idempotent."""
         self._over = self._over or "closed"
         self.turns.end()
-        await self.peer.stop()
+        await self.peer.stop(leaves_programs=self.plan.leaves_programs)
 
     async def _converse(self, text: str, timeout_sec: float | None) -> tuple[Ending, Json]:
         params: Json = {"sessionId": self.session_id, "prompt": [{"type": "text", "text": text}]}

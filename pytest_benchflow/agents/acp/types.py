@@ -75,6 +75,8 @@ class SessionPlan:
     handshake_timeout_sec: float = 120.0
     """For each step of opening the session."""
     idle_timeout_sec: float | None = None
+    leaves_programs: bool = False
+    """Whether programs that the agent has started may go on when its session is closed."""
     cancel_grace_sec: float = 5.0
     """How long an agent that is cancelled may take to end its turn before it is killed."""
     max_line_bytes: int = 32 << 20
