@@ -174,7 +174,7 @@ class Guard:
         self._programs = tuple(entry for entry in dict.fromkeys(entries) if ownership.is_agents(entry))
         self._watch_user_site(before, ownership)
         if self._may_change_system or self._guards_site or (self.lists_changes and self._has_custody):
-            changes = await self._custody.changes()
+            changes = await self._changes()
             self._changed_before = frozenset(change.path for change in changes)
             if self._guards_site and any(change.kind == "added" for change in self._of_site(changes)):
                 # The image cannot give back what came after it.
@@ -248,7 +248,7 @@ class Guard:
 
     async def _restore_site(self) -> None:
         """Put back the packages of the verifier's user, which are the agent's to change too."""
-        changes = self._of_site(await self._custody.changes())
+        changes = self._of_site(await self._changes())
         added = [change.path for change in changes if change.kind == "added"]
         await self._custody_restore([change.path for change in changes if change.kind != "added"])
         await self._remove(added)
@@ -294,7 +294,7 @@ class Guard:
         looks = bool(fresh) and self.hardening.does("restore_config")
         if not (looks or plan.restore or archives):
             return []
-        changes = await self._custody.changes()
+        changes = await self._changes()
         packages = decide_packages(fresh, changes, context, plan) if looks else []
         changed = {change.path for change in changes if change.kind == "changed"}
         for path in changed.intersection(archives):
@@ -330,7 +330,7 @@ class Guard:
         candidates = candidates_of_aliases(before, after, context)
         replaced: set[str] = set()
         if candidates and self._has_custody:
-            replaced = {change.path for change in await self._custody.changes() if change.kind == "changed"}
+            replaced = {change.path for change in await self._changes() if change.kind == "changed"}
         return aliases(candidates, replaced, before, after, context)
 
     async def _replace_aliases(self, paths: Sequence[str]) -> None:
@@ -400,15 +400,22 @@ class Guard:
         if not self._has_custody:
             return []
         top = self.sandbox.workdir.rstrip("/") + "/"
-        found = await self._custody.changes()
+        found = await self._changes()
         return [
             change
             for change in found
             if change.path not in self._changed_before and not f"{change.path}/".startswith(top)
         ]
 
+    async def _changes(self) -> Sequence[FileChange]:
+        try:
+            return await self._custody.changes()
+        except SandboxError as error:
+            # An agent decides how deep its directories are.
+            raise spoiled_error(str(error)) if "too long" in str(error) else error from None
+
     async def _clean_system(self, step: TaskStep) -> SystemPlan:
-        changes = await self._custody.changes()
+        changes = await self._changes()
         homes = tuple(dict.fromkeys(["/root", *(user.home for user in self.users)]))
         plan = decide_system(self._changed_before, changes, self._context(step), homes)
         # A library that every program loads would run in the one that removes it.
