@@ -449,14 +449,31 @@ async def test_a_build_has_many_layers(start: StartSandbox, environment: Write) 
     assert await output(sandbox, "cat /f*") == "a" * 30
 
 
+MOUNTS = """FROM scratch AS tools
+RUN mkdir /t && echo tool > /t/x
+FROM scratch
+WORKDIR /app
+RUN echo own > kept
+RUN --mount=type=bind,source=a,target=a --mount=type=tmpfs,target=/empty cp a /copied && touch /empty/x
+RUN --mount=target=. --mount=from=tools,source=/t,target=/tools cat a /tools/x > /both && test ! -e kept
+RUN --mount=type=secret,id=x --mount=type=ssh test ! -e /run/secrets/x
+"""
+
+
+async def test_what_is_mounted_for_a_command_is_gone_after_it(start: StartSandbox, environment: Write) -> None:
+    sandbox = await start(environment_dir=environment(MOUNTS, a="a\n"))
+    assert await output(sandbox, "cat /copied /both kept; ls") == "a\na\ntool\nown\nkept\n"
+    assert await output(sandbox, "ls -d /empty* /tools* /app* 2>/dev/null; true") == "/app\n"
+
+
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
         ("FROM scratch\nCOPY --from=y /a /a\n", "Dockerfile:2: COPY --from=y: nothing on this host stands in for this"),
-        ("FROM scratch\nRUN --mount=type=bind,target=/x true\n", "Dockerfile:2: RUN --mount is not supported here"),
+        ("FROM scratch\nRUN --mount=type=bind true\n", "Dockerfile:2: RUN --mount=type=bind is not supported here"),
         (
-            "FROM scratch\nRUN --mount=type=secret,id=x --mount=type=cache,target=/x true\n",
-            "Dockerfile:2: RUN --mount is not supported here",
+            "FROM scratch\nRUN --mount=type=secret,id=x,required=true --mount=type=cache,target=/x true\n",
+            "Dockerfile:2: RUN --mount=type=secret,id=x,required=true is not supported here",
         ),
         (
             "FROM scratch\nADD https://example.org/a /a\n",

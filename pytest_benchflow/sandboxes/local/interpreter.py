@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -233,6 +234,28 @@ _Stage = tuple[tuple[BuildStep, ...], ImageConfig, System]
 #: What Docker calls the machine that a kernel names like this.
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _MAKE_USER = "useradd --create-home --user-group --shell /bin/bash --uid 1000 {user}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Mount:
+    """What is at a place while a command runs."""
+
+    target: str
+    source: str | None
+    """None for an empty directory."""
+    stage: str | None
+    """Where the source is, if not in the build context."""
+
+
+#: What is at the place of a mount already comes back after the command.
+_SET_ASIDE = """for place in {places}; do
+  if [ -e "$place" ] || [ -L "$place" ]; then mv -- "$place" "$place.aside" || exit 1; fi
+  mkdir -p -- "$(dirname -- "$place")" || exit 1
+done"""
+_PUT_BACK = """for place in {places}; do
+  rm -rf -- "$place" || exit 1
+  if [ -e "$place.aside" ] || [ -L "$place.aside" ]; then mv -- "$place.aside" "$place" || exit 1; fi
+done"""
 _COPY_FLAGS = frozenset({"chown", "chmod", "from", "link"})
 
 
@@ -427,7 +450,8 @@ class _Planner:
         return {self._expand(name): self._expand(value) for name, _, value in pairs}
 
     def _run(self, item: Instruction) -> None:
-        if flag := next((flag for flag, value in item.flags.items() if not _is_harmless(flag, value)), None):
+        mounts = self._mounts(item)
+        if flag := next((flag for flag, value in item.flags.items() if flag != "mount" and value != "default"), None):
             raise self._file.unsupported(item.line, f"RUN --{flag} is not supported here")
         commands = "\n".join([item.text, *(heredoc.content for heredoc in item.heredocs)])
         if problem := problem_of_command(commands, self._system):
@@ -435,7 +459,47 @@ class _Planner:
         argv, script = item.words, None
         if argv is None:
             argv, script = _command(item, self._image.shell)
+        places = " ".join(shlex.quote(mount.target) for mount in mounts)
+        if mounts:
+            self._add_script(item, _SET_ASIDE.format(places=places))
+        for mount in mounts:
+            if mount.source is None:
+                self._add_script(item, f"mkdir -m 1777 -- {shlex.quote(mount.target)}")
+            else:
+                self._add(self._mount_step(item, mount, mount.source))
         self._add(RunStep(item.line, item.text, argv, self._image, dict(self._args), script))
+        if mounts:
+            self._add_script(item, _PUT_BACK.format(places=places))
+
+    def _mounts(self, item: Instruction) -> list[_Mount]:
+        """Return what a RUN sees for its time only; without caches, secrets and agents it works too, or must fail."""
+        mounts = []
+        for word in item.flags.get("mount", "").split():
+            facts = dict(_pair(part) for part in self._expand(word).split(","))
+            kind = facts.get("type", "bind")
+            target = facts.get("target") or facts.get("dst") or facts.get("destination")
+            if kind in ("secret", "ssh") and facts.get("required", "false") == "false":
+                continue
+            if kind not in ("cache", "bind", "tmpfs") or (kind != "cache" and target is None):
+                raise self._file.unsupported(item.line, f"RUN --mount={word} is not supported here")
+            if kind != "cache":
+                source = facts.get("source") or facts.get("src") or "."
+                path = self._absolute(target or "")
+                mounts.append(_Mount(path, None if kind == "tmpfs" else source, facts.get("from")))
+        return mounts
+
+    def _mount_step(self, item: Instruction, mount: _Mount, source: str) -> CopyStep:
+        """Return the step that copies what is to be seen: what a RUN writes there does not stay in Docker either."""
+        stage = None
+        if mount.stage is not None:
+            stage = self._stage_named(item, mount.stage)
+            source = posixpath.normpath(f"/{source}").replace("//", "/")
+        image = replace(self._image, user=None)
+        return CopyStep(item.line, f"RUN {item.text}", (source,), mount.target, image, stage=stage)
+
+    def _add_script(self, item: Instruction, script: str) -> None:
+        image = replace(self._image, user=None, workdir="/")
+        self._add(RunStep(item.line, item.text, (*DEFAULT_SHELL, script), image, {}))
 
     def _copy(self, item: Instruction) -> None:
         stage = self._source_stage(item)
@@ -476,9 +540,11 @@ class _Planner:
     def _source_stage(self, item: Instruction) -> int | None:
         if "from" not in item.flags:
             return None
-        name = item.flags["from"]
         if item.heredocs:
             raise self._file.error(item.line, f"{item.keyword} --from cannot take a here-document")
+        return self._stage_named(item, item.flags["from"])
+
+    def _stage_named(self, item: Instruction, name: str) -> int:
         stage = self._names.get(name.lower())
         if stage == self._stage:
             raise self._file.error(item.line, f"{item.keyword} --from={name} names the stage that it stands in")
@@ -520,11 +586,9 @@ def _platform_args(machine: str) -> dict[str, str]:
     return {f"{side}{name}": value for side in ("BUILD", "TARGET") for name, value in facts.items()}
 
 
-def _is_harmless(flag: str, value: str) -> bool:
-    """Return whether a RUN does the same without a flag, if slower: a cache is empty at first everywhere."""
-    if flag == "mount":
-        return all("type=cache" in mount.split(",") for mount in value.split())
-    return (flag, value) == ("network", "default")
+def _pair(text: str) -> tuple[str, str]:
+    name, _, value = text.partition("=")
+    return name.lower(), value
 
 
 def _command(item: Instruction, shell: tuple[str, ...]) -> tuple[tuple[str, ...], str | None]:
