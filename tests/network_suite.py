@@ -104,6 +104,17 @@ class ForwarderTests:
                 await sandbox.set_network(NO_NETWORK)  # type: ignore[attr-defined]
                 await process.wait()
 
+    async def test_its_own_servers_are_reached_by_their_names(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        script = """
+echo "127.0.0.1 shop.test" >>/etc/hosts
+cd /tmp && echo mine >mine && (setsid python3 -m http.server 8000 >/dev/null 2>&1 &)
+for try in {1..100}; do curl -sf http://127.0.0.1:8000/ >/dev/null && break; sleep 0.1; done
+for host in localhost $(hostname) shop.test; do curl -sf --max-time 20 http://$host:8000/mine; done
+"""
+        async with self.started(monkeypatch, ALLOWED) as (sandbox, world):
+            done = await sandbox.exec(script, timeout_sec=100)
+            assert (done.stdout, world.asked) == ("mine\n" * 3, []), done.stderr
+
     async def test_a_server_of_this_machine_can_be_granted(self, monkeypatch: pytest.MonkeyPatch) -> None:
         async with outside() as model:
             port = int(model.url.rpartition(":")[2])

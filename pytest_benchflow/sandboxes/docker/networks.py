@@ -76,7 +76,8 @@ class Networks:
         address = str(facts["NetworkSettings"]["Networks"][self._guarded]["IPAddress"])
         listener = socket.create_server((gateway, 0), backlog=_PROXY_BACKLOG)
         port = listener.getsockname()[1]
-        return self._forwarder.open({"proxy": listener}, network, peer=address), proxy_variables(gateway, port)
+        variables = proxy_variables(gateway, port, str(facts["Config"]["Hostname"]), address)
+        return self._forwarder.open({"proxy": listener}, network, peer=address), variables
 
     async def aclose(self) -> None:
         """Remove the guarded network and end the proxies; every container is gone."""

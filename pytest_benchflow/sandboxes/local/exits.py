@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pytest_benchflow.core.network import Endpoint, Network
 from pytest_benchflow.sandboxes.helpers import UnreachedHosts
-from pytest_benchflow.sandboxes.local.guest.wire import PROXY_PORT
+from pytest_benchflow.sandboxes.local.guest.wire import ADDRESS, PROXY_PORT
 
 if TYPE_CHECKING:
     from pytest_benchflow.sandboxes.network import Exit, Forwarder
@@ -31,13 +31,13 @@ class Exits:
         for sock in self._sockets.values():
             self._loop.add_reader(sock, self._open)
 
-    def variables(self) -> dict[str, str]:
+    def variables(self, hostname: str) -> dict[str, str]:
         """Return how programs find the way out where they cannot just go, or where this machine has a proxy."""
         if not self._sockets or ("connections" in self._sockets and not self._has_proxy()):
             return {}
         from pytest_benchflow.sandboxes.network import proxy_variables
 
-        return proxy_variables("127.0.0.1", PROXY_PORT)
+        return proxy_variables("127.0.0.1", PROXY_PORT, hostname, ADDRESS)
 
     def _has_proxy(self) -> bool:
         named = any(value for name, value in os.environ.items() if name.lower().endswith("_proxy"))

@@ -188,7 +188,7 @@ class Machine:
         machine = cls(launcher, control, group, config)
         try:
             await machine._control.wait_started()
-            machine._take_exits(config.network)
+            machine._take_exits(config)
         except BaseException:
             await asyncio.shield(machine.stop())
             raise
@@ -204,10 +204,10 @@ class Machine:
         """How many processes were killed in it for want of memory."""
         return max(self._oom_kills, self._group.oom_kills())
 
-    def _take_exits(self, network: Network) -> None:
+    def _take_exits(self, config: MachineConfig) -> None:
         sockets, self._control.exits = self._control.exits, {}
-        self._exits = Exits(sockets, network, self._launcher.forwarder)
-        self._variables = self._exits.variables()
+        self._exits = Exits(sockets, config.network, self._launcher.forwarder)
+        self._variables = self._exits.variables(config.hostname)
 
     @property
     def unreached_hosts(self) -> UnreachedHosts:

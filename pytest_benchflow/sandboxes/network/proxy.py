@@ -21,10 +21,17 @@ class Connect(Protocol):
         """Return the connection; RefusedError if it may not."""
 
 
-def proxy_variables(address: str, port: int) -> dict[str, str]:
-    """Return the variables that lead programs to a proxy, in both spellings that are in use."""
+#: The loopback, and domains that nobody else can have: tasks give them to servers of their own.
+_OWN = ("localhost", "127.0.0.1", "::1", ".localhost", ".local", ".test")
+
+
+def proxy_variables(address: str, port: int, *own: str) -> dict[str, str]:
+    """Return the variables that lead programs to a proxy, in both spellings that are in use.
+
+    `own` are the sandbox's names and addresses, whose servers no proxy reaches.
+    """
     url = f"http://{address}:{port}"
-    values = {"http_proxy": url, "https_proxy": url, "no_proxy": "localhost,127.0.0.1,::1"}
+    values = {"http_proxy": url, "https_proxy": url, "no_proxy": ",".join([*_OWN, *own])}
     # Node follows the variables only if told to.
     return {**values, **{name.upper(): value for name, value in values.items()}, "NODE_USE_ENV_PROXY": "1"}
 

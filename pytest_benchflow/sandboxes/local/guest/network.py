@@ -13,10 +13,10 @@ import socket
 import struct
 
 from . import netlink
-from .wire import PROXY_PORT
+from .wire import ADDRESS, PROXY_PORT
 
-#: The addresses that user-mode networks have used for decades, so that nobody takes them for something else.
-ADDRESS, PREFIX, NAME_SERVER = "10.0.2.15", 24, "10.0.2.3"
+#: In the network of ADDRESS, so that nobody takes it for something else.
+PREFIX, NAME_SERVER = 24, "10.0.2.3"
 #: Ports that were never assigned to anything: no task has a server there.
 CONNECTIONS_PORT, NAMES_PORT = 4, 4
 _BACKLOG = 128

@@ -26,6 +26,8 @@ DONE, FAILED, MISSING, WRONG_KIND = 0, 1, 3, 4
 
 #: Where programs of a sandbox find an HTTP proxy: a port that was never assigned to anything.
 PROXY_PORT = 6
+#: The address of a sandbox that has an interface, which user-mode networks have used for decades.
+ADDRESS = "10.0.2.15"
 
 #: What the zygote must know of a sandbox before it forks one.
 PRIVILEGED = b"p"
