@@ -122,13 +122,19 @@ def name_apart(items: Iterable[pytest.Item]) -> None:
     files = {(item.summary.name, item.summary.file) for item in rollouts}
     if len({name for name, _ in files}) == len(files):
         return
-    tasks = {(item.summary.name, item.nodeid.rpartition("/")[0]) for item in rollouts}
+    tasks = {(item.summary.name, _directory(item)) for item in rollouts}
     if len({name for name, _ in tasks}) == len(tasks):
         return
     names = distinct_names(tasks)
     for item in rollouts:
-        name = names[item.summary.name, item.nodeid.rpartition("/")[0]]
+        name = names[item.summary.name, _directory(item)]
         item.namesake = name if name != item.summary.name else None
+
+
+def _directory(item: RolloutItem) -> str:
+    """Return the directory of its task in ids; the rest of an id may have slashes too."""
+    assert item.parent is not None
+    return item.parent.nodeid.rpartition("/")[0]
 
 
 class TaskFile(pytest.Module):

@@ -290,6 +290,8 @@ def test_tasks_of_one_name_are_told_apart_in_headings_directories_and_metrics(pr
     assert "1 of 1 scores are of an earlier run" in project.run("tasks/a", *job).stdout.str()
     project.task("tasks/c/other")
     assert "3 of 4 scores are of an earlier run" in project.run("tasks", *job).stdout.str()
+    trials = project.run("tasks/a", "tasks/b", "--bf-agent=nop", "--bf-trials=2").stdout.str()
+    assert "_ same (a/same) nop/2 _" in trials
 
 
 def test_a_name_that_nothing_can_show_is_an_error_of_that_task_only(project: Project) -> None:
