@@ -62,9 +62,11 @@ def test_the_workflow_in_slices_works_from_slice_to_verdict(demo: Project) -> No
     for shard in jobs["slice"]["strategy"]["matrix"]["shard"]:
         # Four tasks in four slices: one may be empty, which is pytest's 5 and no fault.
         assert run(demo, slice_.replace("${{ matrix.shard }}", str(shard))) in (0, 5)
-    merge, report = [step["run"] for step in jobs["gate"]["steps"] if step.get("run", "").startswith("bf ")]
+    merge, summary, report = [step["run"] for step in jobs["gate"]["steps"] if step.get("run", "").startswith("bf ")]
     assert run(demo, merge.replace("shard-*.json", "shard-[1-4].json")) == 0
     assert run(demo, report) == 0
+    assert run(demo, summary.replace('"$GITHUB_STEP_SUMMARY"', "summary.md")) == 0
+    assert "rate &#62;= 0.6: " in (demo.root / "summary.md").read_text()
     assert (demo.root / "report.html").exists()
     (demo.root / "shard-4.json").unlink()
     assert run(demo, merge) == 3

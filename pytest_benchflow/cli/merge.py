@@ -50,6 +50,7 @@ def merge(options: argparse.Namespace) -> int:
         missing=report.missing,
         n_other_failures=report.failed_tests,
         report_only=options.report_only,
+        end=next(iter(merged.lost), ""),
     )
     print("\n".join([*(summary_lines(report.summary) if report.summary else ["no rollout"]), *judgement.lines()]))
     for lost in merged.lost[:_SHOWN]:

@@ -99,10 +99,12 @@ def judge(
     missing: Sequence[str] = (),
     n_other_failures: int = 0,
     report_only: bool = False,
+    end: str = "the run was stopped",
 ) -> Judgement:
     """Return the judgement on a run: by its gates, some of which `tests` may have decided early, and by `others`.
 
-    A run that was stopped or has lost something passes no gate: whatever it says so far may change.
+    A run that was stopped or has lost something passes no gate: whatever it says so far may change. `end` says how it
+    came to such a status.
     """
     judged = [one for one in outcomes if one.status != "quarantined"]
     rest = [Labels.of(one.result) for one in judged if one.result.held_back is not None]
@@ -111,7 +113,7 @@ def judge(
         verdicts = evaluate(gates, outcomes, rest=rest, baseline=baseline, tests=tests, report_only=report_only)
         verdicts = [*verdicts[: len(gates)], *others, *verdicts[len(gates) :]]
         if missing or status not in _DECIDABLE:
-            why = f"{counted(len(missing), 'rollout')} never reported" if missing else "the run was stopped"
+            why = f"{counted(len(missing), 'rollout')} never reported" if missing else end
             verdicts = [_undecided(verdict, why) for verdict in verdicts]
     comparison = None if baseline is None or not outcomes else compare(baseline, outcomes)
     return Judgement(

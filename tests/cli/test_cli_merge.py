@@ -64,6 +64,7 @@ def test_a_missing_shard_is_named_and_nothing_passes(capsys: pytest.CaptureFixtu
     out, err = capsys.readouterr()
     assert err == "1 slice missing: 1/2\n"
     assert "gate undecided  pass_rate >= 0: " in out
+    assert "so far, but 1 slice missing: 1/2\n" in out
     assert out.endswith("gates: not passed (1 of 1)\n")
 
 
