@@ -23,7 +23,10 @@ _LAST_SEC = 0.3
 def window_scheduler(
     config: pytest.Config, log: Any, width: int, in_start_order: Callable[[Sequence[str]], list[int]]
 ) -> object | None:
-    """Return a scheduler that keeps `width` items and one more at each worker; None if this xdist has no such thing."""
+    """Return a scheduler that keeps `width` items and one more at each worker; None if this xdist has no such thing.
+
+    Where workers run one item after another, in the order that pytest collected, xdist's own way is as good.
+    """
     try:
         from xdist.scheduler import LoadScheduling  # type: ignore[import-untyped]
     except ImportError:
@@ -33,6 +36,7 @@ def window_scheduler(
         """Gives every worker what fits into its engine and the next one, and more whenever one is done."""
 
         collection: list[str] | None
+        is_plain = False
 
         def schedule(self) -> None:
             """Begin, or give a worker that came later its share."""
@@ -40,8 +44,13 @@ def window_scheduler(
                 if not self._check_nodes_have_same_collection():
                     return
                 collection: list[str] = next(iter(self.node2collection.values()))
+                order = in_start_order(collection)
+                self.is_plain = width == 1 and order == [*range(len(collection))]
+                if self.is_plain:
+                    super().schedule()
+                    return
                 self.collection = collection
-                self.pending[:] = in_start_order(collection)
+                self.pending[:] = order
                 for _ in range(width + 1):  # in turns, so that few items go to all workers
                     for node in self.nodes:
                         self._send_tests(node, 1)
@@ -50,6 +59,9 @@ def window_scheduler(
 
         def check_schedule(self, node: Any, duration: float = 0) -> None:
             """Fill up what a worker has; end it when there is nothing left to give."""
+            if self.is_plain:
+                super().check_schedule(node, duration)
+                return
             if node.shutting_down:
                 return
             self._send_tests(node, width + 1 - len(self.node2pending[node]))

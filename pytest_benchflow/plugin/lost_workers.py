@@ -90,9 +90,9 @@ class LostWorkers:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: object) -> object:
-        """Fill the engines of workers that have several rollouts in flight."""
+        """Keep workers busy, in the order in which rollouts are to start."""
         run = existing_run(config)
-        if run is None or run.width.number == 1 or config.option.dist != "load":
+        if run is None or config.option.dist != "load":
             return None
         return window_scheduler(config, log, run.width.number, run.ids_in_start_order)
 

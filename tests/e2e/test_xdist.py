@@ -35,6 +35,9 @@ def pair(new_project: Callable[..., Project]) -> Pair:
     project.task("tasks/broken", test="exit 0")
     project.write({"test_plain.py": "def test_plain(): pass\n"})
     one = project.run("--bf-json=one.json", "--bf-job-name=one")
+    learned = {"tasks/a": 1.0, "tasks/b": 1.0, "tasks/broken": 1.0, "tasks/c": 60.0, "tasks/fails": 1.0}
+    durations = project.root / ".pytest_cache/d/benchflow/durations.json"
+    durations.write_text(json.dumps({"version": 1, "seconds": learned}))
     two = project.run("--bf-json=below/two.json", "--bf-job-name=two", "-n", "2")
     (project.root / "below/two.json").rename(project.root / "two.json")  # a directory that was not there before
     return Pair(project, one, two)
@@ -64,6 +67,12 @@ def test_the_job_directory_is_shared_by_the_workers(pair: Pair) -> None:
     names = {job: {path.name for path in pair.project.rollout_dirs(job)} for job in ("one", "two")}
     assert len(names["two"]) == 5
     assert names["one"] == names["two"]
+
+
+def test_what_took_longest_starts_first(pair: Pair) -> None:
+    events = map(json.loads, (pair.project.root / "jobs/two/ledger.jsonl").read_text().splitlines())
+    started = [event["task"] for event in events if event["kind"] == "start"]
+    assert "c" in started[:2]
 
 
 def test_the_header_is_printed_once_with_the_real_concurrency(pair: Pair) -> None:
