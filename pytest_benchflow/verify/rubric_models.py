@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field, StrictBool, model_validator
+from pydantic import BeforeValidator, Field, StrictBool, field_validator, model_validator
 
 from pytest_benchflow.configfile import NonEmpty, Number, Seconds, Table, quoted, rule_error
 from pytest_benchflow.verify.rubric import Space
@@ -175,7 +175,24 @@ _Points = Annotated[int, Field(ge=2, le=1000)]
 _Levels = Annotated[tuple[NonEmpty, ...], Field(min_length=2, max_length=20)]
 
 
-class _JudgeTable(Table):
+_NUMBERS = (
+    "weight", "points", "min", "max", "samples", "seed", "temperature", "min_agreement", "max_chars", "max_file_chars",
+    "timeout", "threshold"
+)  # fmt: skip
+
+
+class _Strict(Table):
+    """A table whose numbers are numbers: true and "2" would be taken for some."""
+
+    @field_validator(*_NUMBERS, mode="before", check_fields=False)
+    @classmethod
+    def _is_number(cls, value: object) -> object:
+        if isinstance(value, bool | str):
+            raise rule_error(f"is {quoted(value)}", "give a number")
+        return value
+
+
+class _JudgeTable(_Strict):
     """What every dialect's `[judge]` may say."""
 
     files: _Patterns = ()
@@ -230,10 +247,10 @@ class RewardkitJudge(_JudgeTable):
         return self
 
 
-class _Scoring(Table):
+class _Scoring(_Strict):
     aggregation: _Aggregation | None = None
     method: _Aggregation | None = None
-    threshold: Number | None = None
+    threshold: _Share | None = None
 
     @model_validator(mode="after")
     def _says_it_once(self) -> Self:
@@ -242,7 +259,7 @@ class _Scoring(Table):
         return self
 
 
-class _CriterionTable(Table):
+class _CriterionTable(_Strict):
     """What every dialect's criteria may say."""
 
     type: Literal["binary", "likert", "numeric", "levels", "rubric"] = "binary"
@@ -333,7 +350,7 @@ class RewardkitCriterion(_CriterionTable):
         return word in str(self.annotations.get(key, "")).lower()
 
 
-class ChoicesCriterion(Table):
+class ChoicesCriterion(_Strict):
     """A criterion with choices from worst to best, as verifiers' rubric judge has them."""
 
     text: NonEmpty
@@ -409,8 +426,23 @@ class BenchflowRubric(_RubricTable):
             yield "method = aggregation"
         if self.judge.mode == "batched":
             yield 'mode = "batched" asks all criteria in one call, which BenchFlow does not'
+        if self.dialect is None and _REWARDKIT_TOO & (keys | self.judge.model_fields_set):
+            yield from self._unlike_rewardkit()
+
+    def _unlike_rewardkit(self) -> Iterator[str]:
+        """Yield what would be scored otherwise in the dialect that has such keys as well."""
+        if any(
+            item.kind() == "numeric" and "max" not in item.model_fields_set for item in self.criterion or self.criteria
+        ):
+            yield "numbers end at 100 without max"
+        if self.scoring.aggregation == "threshold" and self.scoring.threshold is None:
+            yield "the threshold is 0.7"
+        if self.scoring.aggregation in ("all_pass", "any_pass", "required_pass"):
+            yield "a criterion passes at 0.5"
 
 
+#: Keys of rewardkit's that may stand in this dialect as well: a file that has them may be meant for it.
+_REWARDKIT_TOO = frozenset({"samples", "guard", "reference", "negate", "levels", "mode"})
 _BENCHFLOW_WORDS = {"match_criteria": "description", "id": "name", "title": "name"}
 
 

@@ -104,6 +104,17 @@ def test_rewardkits_dialect_scores_the_same_words_otherwise(tmp_path: Path) -> N
     assert rubric.score({**half, "how_complete_is_it": 1.0}) == 1.0
 
 
+def test_a_file_that_may_be_meant_for_the_other_dialect_is_told_what_differs(tmp_path: Path) -> None:
+    text = '[judge]\nsamples = 3\n[[criterion]]\ndescription = "x"\ntype = "numeric"\n'
+    text += '[scoring]\naggregation = "threshold"\n'
+    path = tmp_path / "rubric.toml"
+    path.write_text(text)
+    assert load_rubric(path).mapped == ("numbers end at 100 without max", "the threshold is 0.7")
+    for plain in ('dialect = "benchflow"\n' + text, text.replace("samples = 3\n", "")):
+        path.write_text(plain)
+        assert load_rubric(path).mapped == ()
+
+
 def test_a_file_may_say_its_dialect(tmp_path: Path) -> None:
     text = '[[criterion]]\ndescription = "x"\ntype = "numeric"\n'
     assert load(tmp_path, text).criteria[0].high == 100.0
@@ -203,6 +214,9 @@ aggregation = "weigthed_mean"
         ('[judge]\njudge="claude-code"\n[[criterion]]\ndescription="x"', "agents do not judge here; name a model"),
         ('[judge]\njudge="m"\nisolated=true\n[[criterion]]\ndescription="x"', "isolated is for agents as judges"),
         ('[judge]\nsamples=0\n[[criterion]]\ndescription="x"', "samples is 0; give a number of at least 1"),
+        ('[judge]\ntimeout=true\n[[criterion]]\ndescription="x"', "timeout is true; give a number"),
+        ('[[criterion]]\ndescription="x"\nweight="2"', 'weight is "2"; give a number'),
+        ('[scoring]\nthreshold=2\n[[criterion]]\ndescription="x"', "threshold is 2; give a number of at most 1"),
         ('dialect="rewardkitt"', 'dialect is "rewardkitt"; did you mean rewardkit?'),
         (
             '[scoring]\nmethod="mean"\naggregation="all_pass"\n[[criterion]]\ntitle="x"',
