@@ -85,16 +85,17 @@ def _verifier(
     task = config.verifier
     own = step.verifier if step else task
     own_fields = own.model_fields_set
-    mode = (own if own.says_mode() else task).mode
-    environment = (own.environment or task.environment) if mode == "separate" else None
-    image = environment is not None and environment.docker_image is not None
-    build_dir = None if image or mode == "shared" else _build_dir(tests_dirs)
     judge = own.judge or task.judge
     kind = own.type if "type" in own_fields else task.type
     rubric = _rubric(root, own if own.judge else task, layout, step) if kind == "llm-judge" else None
     if strategy is not None and strategy.judge is not None:
         kind, judge = "llm-judge", strategy.judge
         rubric = _first_file(root / layout.tests, strategy_rubrics(strategy.judge))
+    # A judge runs in no sandbox: it looks at a copy of the agent's.
+    mode = "shared" if kind == "llm-judge" else (own if own.says_mode() else task).mode
+    environment = (own.environment or task.environment) if mode == "separate" else None
+    image = environment is not None and environment.docker_image is not None
+    build_dir = None if image or mode == "shared" else _build_dir(tests_dirs)
     return StepVerifier(
         type=kind,
         timeout_sec=own.timeout_sec,

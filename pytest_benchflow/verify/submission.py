@@ -140,7 +140,7 @@ def _files(
     share = _fair_share([len(content.text) for _, content in readable], max_chars)
     pieces = []
     for name, (text, size, unseen) in readable:
-        cut = _cut(text, min(share, max_file_chars))
+        cut = _cut(text, min(share, max_file_chars), size)
         notes += _told(
             _shown_name(name), max(size, len(text)), len(cut), unseen, is_cut=cut != text or size > len(text)
         )
@@ -261,12 +261,13 @@ def _fair_share(sizes: Sequence[int], budget: int) -> int:
     return max(budget, _LEAST_CHARS)
 
 
-def _cut(text: str, limit: int) -> str:
-    """Return a text within the limit: its beginning, and a third from its end."""
+def _cut(text: str, limit: int, size: int = 0) -> str:
+    """Return a text within the limit: its beginning, and a third from its end; it may have been `size` long."""
     if len(text) <= limit:
         return text
     tail = limit // 3
-    return f"{text[: limit - tail]}\n[… {len(text) - limit} characters left out …]\n{text[len(text) - tail :]}"
+    gap = f"[… {max(size, len(text)) - limit} characters left out …]"
+    return f"{text[: limit - tail]}\n{gap}\n{text[len(text) - tail :]}"
 
 
 def _told(name: str, size: int, shown: int, unseen: int, *, is_cut: bool | None = None) -> list[str]:

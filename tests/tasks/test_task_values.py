@@ -308,12 +308,14 @@ def test_a_good_value_and_every_default(make_task, toml, path, value):
 
 
 def test_a_judge_has_defaults(make_task):
-    task = load_task(make_task('[verifier]\ntype = "llm-judge"\n[verifier.judge]\n', {"tests/rubric.toml": "x"}))
+    toml = '[verifier]\ntype = "llm-judge"\nenvironment_mode = "separate"\n[verifier.judge]\n'
+    task = load_task(make_task(toml, {"tests/rubric.toml": "x"}))
     judge = task.config.verifier.judge
     assert judge is not None
     assert (judge.model, judge.rubric_path, judge.input_dir) == ("claude-sonnet-4-6", "tests/rubric.toml", "/app")
     assert (judge.input_type, judge.context) == ("deliverables", "")
     assert task.steps[0].verifier.rubric == task.path / "tests/rubric.toml"
+    assert task.steps[0].verifier.mode == "shared"  # it looks at what the agent left, wherever tests would run
 
 
 BAD_HOSTS = [
