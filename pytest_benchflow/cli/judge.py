@@ -63,7 +63,9 @@ def check_judge(options: argparse.Namespace) -> int:
 
     rubric = load_rubric(options.rubric)
     cases = load_cases(options.cases, rubric)
-    endpoint = judge_endpoint(options.model or rubric.model or DEFAULT_MODEL, dict(map(_variable, options.env)))
+    endpoint = judge_endpoint(
+        options.model or rubric.model or DEFAULT_MODEL, dict(map(_variable, options.env)), option="--env"
+    )
     with tempfile.TemporaryDirectory(prefix="bf-judge-") as scratch:
         checking = calibrate(
             rubric,

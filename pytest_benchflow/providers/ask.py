@@ -116,8 +116,11 @@ class _SdkClient:
     requires_env: tuple[str, ...] = ()
 
 
-def find_endpoint(model: str, sources: Sources, *, name: str) -> ModelEndpoint:
-    """Return how a model is reached, with the best credential there is; `name` is who asks, for messages."""
+def find_endpoint(model: str, sources: Sources, *, name: str, option: str = "--bf-verifier-env") -> ModelEndpoint:
+    """Return how a model is reached, with the best credential there is.
+
+    `name` is who asks and `option` what gives it variables, for messages.
+    """
     client = _SdkClient(name)
     # BenchFlow's rubrics and LiteLLM's names say google/ for what is gemini/ here.
     asked = f"gemini/{model.removeprefix('google/')}" if model.startswith("google/") else model
@@ -130,7 +133,7 @@ def find_endpoint(model: str, sources: Sources, *, name: str) -> ModelEndpoint:
         variable = route.provider.key or "a key"
         raise CredentialsError(
             f"{variable} required for model {model!r} of the {name} but not set",
-            advice=f"set it in the environment, in .env or with --bf-verifier-env {variable}=VALUE",
+            advice=f"set it in the environment, in .env or with {option} {variable}=VALUE",
         )
     return ModelEndpoint(model, route.model, route.protocol, route.provider.name, route.base_url, key)
 

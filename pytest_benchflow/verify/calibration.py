@@ -137,10 +137,11 @@ def load_cases(path: Path, rubric: JudgeRubric) -> list[Case]:
     """Return the labelled cases of a file, one JSON object per line, or raise with everything that is wrong in it."""
     cases: list[Case] = []
     problems: list[Problem] = []
-    for number, line in enumerate(read_text(str(path)).splitlines(), 1):
+    # Not by `splitlines`: JSON may hold separators of lines that are none here.
+    for number, line in enumerate(read_text(str(path)).split("\n"), 1):
         if line.strip():
             try:
-                cases.append(_case(json.loads(line), number, path.parent, rubric))
+                cases.append(_case(json.loads(line, object_pairs_hook=_once), number, path.parent, rubric))
             except json.JSONDecodeError as error:
                 problems.append(Problem(str(path), number, None, f"is not valid JSON: {error.msg}"))
             except _Fault as fault:
@@ -157,6 +158,14 @@ class _Fault(Exception):
     def __init__(self, key: str | None, reason: str, fix: str) -> None:
         super().__init__(reason)
         self.key, self.reason, self.fix = key, reason, fix
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    keys = [key for key, _ in pairs]
+    if len({*keys}) < len(keys):
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise _Fault(twice, "stands there twice", "keep one of them")
+    return dict(pairs)
 
 
 def _case(data: object, number: int, here: Path, rubric: JudgeRubric) -> Case:

@@ -89,10 +89,10 @@ def judge_setup(step: TaskStep, variables: Mapping[str, str], *, model: str | No
     return JudgeSetup(rubric, endpoint, background, chosen, kind == "deliverables")
 
 
-def judge_endpoint(model: str, variables: Mapping[str, str]) -> ModelEndpoint:
+def judge_endpoint(model: str, variables: Mapping[str, str], *, option: str = "--bf-verifier-env") -> ModelEndpoint:
     """Return where a judge's model is asked; a missing package, key or provider is an error that names it."""
     try:
-        endpoint = find_endpoint(model, Sources.here(variables), name="judge")
+        endpoint = find_endpoint(model, Sources.here(variables), name="judge", option=option)
         require_sdk(endpoint)
     except JudgeEnvironmentError:
         raise

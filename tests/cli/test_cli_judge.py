@@ -136,14 +136,23 @@ def test_cases_that_are_wrong_are_told_with_their_lines(
     assert not server.requests
 
 
+def test_a_line_ends_where_files_say_and_has_each_key_once(
+    server: ModelServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case = '{"id": "a", "submission": "done\u2028\x85x", "expected": {"done": "yes"}%s}\n'
+    Path("cases.jsonl").write_text(case % "" + "\r\n" + case % ', "submission": "x"', newline="")
+    assert check() == 2
+    assert capsys.readouterr().err == "bf: cases.jsonl:3: submission stands there twice; keep one of them\n"
+
+
 def test_what_cannot_be_asked_is_one_clear_error(
     server: ModelServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("ANTHROPIC_API_KEY")
     assert check() == 2
-    assert (
-        "bf: ANTHROPIC_API_KEY required for model 'anthropic/claude-scripted-1' of the judge" in capsys.readouterr().err
-    )
+    err = capsys.readouterr().err
+    assert "bf: ANTHROPIC_API_KEY required for model 'anthropic/claude-scripted-1' of the judge" in err
+    assert "with --env ANTHROPIC_API_KEY=VALUE" in err
     assert check("--env", "x") == 2
     assert "--env is 'x'; give NAME=VALUE" in capsys.readouterr().err
     with pytest.raises(SystemExit):
