@@ -160,6 +160,7 @@ class Ahead:
 def rollouts_in_flight(session: pytest.Session, run: BenchSession) -> Iterator[None]:
     """Keep the engine busy with the selected items while pytest goes through them, and stop it at the end."""
     items = [item for item in session.items if isinstance(item, RolloutItem)]
+    within_sec: float | None = None
     if items:
         run.config.pluginmanager.register(_Release(), "benchflow-release")
     try:
