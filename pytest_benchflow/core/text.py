@@ -27,12 +27,12 @@ _PROGRESS = re.compile(
 _BUILDKIT_PREFIX = re.compile(r"^#\d+ (?:\d+\.\d+ )?")
 _SAYS_WHY = re.compile(
     r"^\s*(?:e:|error\b|fatal\b|npm (?:error|err!))|\berror:|\w(?:error|exception):|not found|no such file"
-    r"|permission denied|could not|cannot |unable to|failed to|no space left",
+    r"|permission denied|could not|cannot |unable to|failed to|no space left|\w : depends: .* but ",
     re.IGNORECASE,
 )
 _SAYS_NOTHING = re.compile(
     r"^\s*(?:warning|\[notice\]|hint:|note:|debconf:|dpkg-preconfigure:|invoke-rc\.d:|npm (?:error|err!) code)"
-    r"|exited-with-error|complete log of this run",
+    r"|some packages could not be installed|exited-with-error|complete log of this run",
     re.IGNORECASE,
 )
 

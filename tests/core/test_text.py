@@ -177,6 +177,11 @@ def test_the_last_line_is_what_a_terminal_would_show_last() -> None:
             "ModuleNotFoundError: No module named 'x'",
             "ModuleNotFoundError: No module named 'x'",
         ),
+        (
+            "Some packages could not be installed. This may mean that you have\nrequested an impossible situation\n"
+            " one : Depends: two (= 1) but 2 is to be installed\nE: Unable to correct problems, you have held broken",
+            "one : Depends: two (= 1) but 2 is to be installed",
+        ),
         ("#8 0.312 /bin/sh: 1: uvx: not found", "/bin/sh: 1: uvx: not found"),
         ("one\ntwo", "two"),
     ],
