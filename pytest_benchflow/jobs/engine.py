@@ -151,7 +151,9 @@ class Engine:
         try:
             self._loop.run_forever()
         finally:
-            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            if not asyncio.all_tasks(self._loop):
+                # Closed below a task that has not ended in time, a generator raises an error of its own there.
+                self._loop.run_until_complete(self._loop.shutdown_asyncgens())
             self._loop.run_until_complete(self._loop.shutdown_default_executor())
             self._loop.close()
 

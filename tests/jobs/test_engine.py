@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import CancelledError, Future
 
 import pytest
@@ -134,6 +136,35 @@ def test_closing_cancels_what_runs_and_lets_it_clean_up() -> None:
     for future in futures:
         with pytest.raises((CancelledError, asyncio.CancelledError)):
             future.result(SOON)
+
+
+def test_what_does_not_end_in_time_is_still_cancelled_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_benchflow.jobs.engine._CLOSE_GRACE_SEC", 0.1)
+    engine, seen, started = Engine(1), [], threading.Event()
+
+    @contextlib.asynccontextmanager
+    async def held() -> AsyncIterator[None]:
+        yield
+
+    async def stubborn() -> None:
+        try:
+            async with held():
+                # The loop goes on for as long as this thread does.
+                busy = asyncio.ensure_future(asyncio.to_thread(time.sleep, 1.5))
+                started.set()
+                try:
+                    await asyncio.sleep(SOON)
+                finally:
+                    await asyncio.wait([busy], timeout=0.6)
+        except BaseException as error:
+            seen.append(type(error))
+            raise
+
+    engine.submit(stubborn)
+    assert started.wait(SOON)
+    engine.close()
+    engine._thread.join(SOON)
+    assert seen == [asyncio.CancelledError]
 
 
 def test_closing_ends_the_thread_and_can_be_repeated() -> None:
