@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from pytest_benchflow.core.activity import on_activity
 from pytest_benchflow.core.errors import BenchflowError, UsageError
 
 if TYPE_CHECKING:
@@ -80,17 +79,17 @@ def prune(*, remove: bool, max_age_days: float) -> int:
 
 async def _install(chosen: dict[str, BundleSpec | None]) -> int:
     from pytest_benchflow.agents import BundleStore
+    from pytest_benchflow.reporting import work_shown
 
     store, failed = BundleStore(), 0
-    if sys.stdout.isatty():  # it takes a minute, and a log has no use for it
-        on_activity(lambda what, begins: print(f"{what} …", flush=True) if begins else None)
     before = {bundle.key for bundle in store.installed()}
     for name, spec in chosen.items():
         if spec is None:
             print(f"{name}: nothing to install")
             continue
         try:
-            bundle = await store.provide(spec)
+            with work_shown(1):
+                bundle = await store.provide(spec)
         except BenchflowError as error:
             print(f"{name}: {error}", file=sys.stderr, flush=True)
             failed += 1

@@ -216,11 +216,13 @@ def _config(given: dict[str, object]) -> EvaluationConfig:
 
 def _fetched(options: argparse.Namespace) -> Path:
     from pytest_benchflow.core.files import cache_directory
+    from pytest_benchflow.reporting import work_shown
     from pytest_benchflow.tasks import fetch_source, parse_source
 
     ref = f"@{options.source_ref}" if options.source_ref else ""
     path = f":{options.source_path}" if options.source_path else ""
-    return fetch_source(parse_source(f"{options.source_repo}{ref}{path}"), cache_directory() / "sources").path
+    with work_shown(1):
+        return fetch_source(parse_source(f"{options.source_repo}{ref}{path}"), cache_directory() / "sources").path
 
 
 class _Progress:

@@ -1,4 +1,4 @@
-"""Work that several rollouts wait for, builds and installations: told to whoever shows what this process does."""
+"""Work that users or several rollouts wait for, builds, installations, clones: told to whoever shows what is done."""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,11 +39,25 @@ def fetched_sources(run: BenchSession) -> list[str]:
     from pytest_benchflow.tasks import fetch_source
 
     try:
-        fetched = [fetch_source(source, cache_directory() / "sources") for source in run.settings.source]
+        with _work_shown(run.config):
+            fetched = [fetch_source(source, cache_directory() / "sources") for source in run.settings.source]
     except BenchflowError as error:
         raise pytest.UsageError(f"--bf-source: {error}") from None
     run.notes += [source.note for source in fetched if source.note is not None]
     return [str(source.path) for source in fetched]
+
+
+@contextmanager
+def _work_shown(config: pytest.Config) -> Iterator[None]:
+    """Show on the terminal what is done meanwhile, although pytest captures what is printed; with -q nothing."""
+    capture = config.pluginmanager.getplugin("capturemanager")
+    if config.get_verbosity() < 0 or capture is None:
+        yield
+        return
+    from pytest_benchflow.reporting import work_shown
+
+    with capture.global_and_fixture_disabled(), work_shown(1):
+        yield
 
 
 FOLDER = "scenes"

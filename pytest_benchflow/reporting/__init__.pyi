@@ -28,6 +28,7 @@ from .report import entries_of as entries_of
 from .report import group as group
 from .report import write_report as write_report
 from .spans import send_spans as send_spans
+from .work_bar import work_shown as work_shown
 from .stored import read_report as read_report
 from .summary import summary_lines as summary_lines
 from .training import write_training as write_training

@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pytest_benchflow.core.activity import activity
 from pytest_benchflow.core.errors import BenchflowError, Category
 
 _LOCAL = {
@@ -209,7 +210,8 @@ def _fetch(spec: SourceSpec, home: Path, git: Git) -> FetchedSource:
     copy = home / _copy_name(sha, spec)
     if not copy.is_dir():
         try:
-            _clone(spec, sha, home, copy, git)
+            with activity(f"cloning {spec}"):
+                _clone(spec, sha, home, copy, git)
         except GitFailed as error:
             if "not our ref" in str(error):
                 raise _unknown_ref(spec) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,11 +13,12 @@ from pathlib import Path
 
 import pytest
 from on_terminal import OnTerminal
-from project import OPTIONS, PYTEST, Project, wait_for
+from project import OPTIONS, PYTEST, Project, wait_for, write_task
 from screen import Screen
 
 BF = [sys.executable, "-c", "import sys; from pytest_benchflow.cli.main import main; sys.exit(main())"]
 SIZE = (12, 100)
+AUTHOR = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
 OFTEN = "import pytest_benchflow.plugin.live as live\n\nlive.LINE_SEC = live.FRAME_SEC = 0.1\n"
 
 
@@ -165,3 +167,25 @@ def test_a_build_that_rollouts_wait_for_is_shown(slow: Project) -> None:
         _, seen = watch_to_the_end(terminal)
     assert any(re.search(r"^  building environment/Dockerfile:3 +\d\.\d s$", text, re.M) for text in seen)
     assert "building" not in seen[-1]
+
+
+def test_a_clone_that_everything_waits_for_is_shown_and_leaves_nothing(slow: Project) -> None:
+    origin = slow.root / "origin"
+    write_task(origin / "bench/one")
+    for words in (["init", "-qb", "main"], ["add", "."], [*AUTHOR, "commit", "-qm", "tasks"]):
+        subprocess.run(["git", *words], cwd=origin, check=True)
+    slowly = 'case "$*" in *"checkout --quiet"*) sleep 1.3 ;; esac'
+    git = f'#!/bin/sh\n{slowly}\nexec {shutil.which("git")} "$@"\n'
+    slow.write({"bin/git": git})
+    (slow.root / "bin/git").chmod(0o755)
+    path = f"{slow.root / 'bin'}:{os.environ['PATH']}"
+    variables = {"CI": "", "TERM": "xterm-256color", "COLUMNS": "", "LINES": "", "PATH": path}
+    command = ["env", "-u", "CI", "-C", str(slow.root), *PYTEST, *OPTIONS, "--collect-only"]
+    with OnTerminal(
+        [*command, f"--bf-source=file://{origin}@main:bench"], env=slow.environment(variables), size=SIZE
+    ) as terminal:
+        screen, seen = watch_to_the_end(terminal)
+        assert terminal.process.returncode == 0
+    assert any(re.search(r"^━+ cloning file:///\S+ 1\.\d s$", text, re.M) for text in seen)
+    assert "cloning" not in screen.everything
+    assert "1 test collected" in screen.everything
