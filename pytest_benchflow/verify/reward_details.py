@@ -198,9 +198,17 @@ def evaluation_details(score: float, criteria: Sequence[CriterionScore]) -> Mapp
                 "description": criterion.description,
                 "score": criterion.value,
                 "weight": criterion.weight,
-                "verdict": "pass" if criterion.passed else "fail",
-                "reasoning": criterion.reason,
+                "verdict": _verdict(criterion),
             }
             for criterion in criteria
         ],
     }
+
+
+def _verdict(criterion: CriterionScore) -> dict[str, Json]:
+    """Return what the judge said: pass or fail of a question with yes and no, else its score."""
+    is_binary = criterion.raw is None or isinstance(criterion.raw, bool)
+    said: dict[str, Json] = (
+        {"verdict": "pass" if criterion.passed else "fail"} if is_binary else {"score": criterion.raw}
+    )
+    return {**said, "reasoning": criterion.reason}

@@ -104,6 +104,10 @@ def test_the_oracle_passes_and_nop_fails(
     assert kept == {"reward.json", "reward-details.json", "evaluation_details.json", "judge-calls.jsonl"}
     evaluation = json.loads((directory / "verifier/evaluation_details.json").read_text())
     assert (evaluation["score"], evaluation["n_passed"], evaluation["n_total"]) == (1.0, 2, 2)
+    assert [(each["id"], each["verdict"]) for each in evaluation["results"]] == [
+        ("done", {"verdict": "pass", "reasoning": "I looked for it."}),
+        ("style", {"score": 5, "reasoning": "It is short."}),
+    ]
     monkeypatch.setenv("JUDGE_URL", server.url)
     monkeypatch.setenv("JUDGE_KEY", KEY)
     again = RUBRIC.replace('name = "done"', 'name = "done"\nfiles = ["no.txt"]') + "[judge.x]"
