@@ -222,10 +222,15 @@ class Job:
         finally:
             release()
 
+    @property
+    def slots(self) -> Path:
+        """Where the processes of a run share what they may do at once."""
+        return self.directory / SLOTS
+
     def limit_models(self, most: int | None, *, is_shared: bool) -> None:
         """Let so many rollouts use a model at once, in this process or, if they are to share, in all of the run."""
         self.rules.remove(self.limits)
-        self.limits = ModelLimits(most, shared=self.directory / SLOTS if is_shared else None)
+        self.limits = ModelLimits(most, shared=self.slots if is_shared else None)
         self.rules.insert(0, self.limits)
 
     def permit(self, config: RolloutConfig) -> Callable[[], None] | None:

@@ -336,6 +336,8 @@ class BenchSession:
             takes_others=self.settings.resume_anyway,
         )
         job.limit_models(self.settings.max_per_model, is_shared=self.is_worker)
+        if self.is_worker:
+            self.resources.judge_limit.share(job.slots)
         if self.settings.breaker is not None:
             job.rules.append(CircuitBreaker(self.settings.breaker))
         job.rules += [rule for rule in (self.stop_rule, self.budget) if rule is not None]

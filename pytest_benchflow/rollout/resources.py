@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pytest_benchflow.agents import AgentRegistry
+from pytest_benchflow.rollout.judge_limit import JudgeLimit
 from pytest_benchflow.rollout.setup import make_context
 from pytest_benchflow.sandboxes import CONTEXT_PREFIX, SandboxRegistry
 from pytest_benchflow.tasks import stamp_tree
@@ -50,7 +51,7 @@ class Resources:
         self._backends: dict[str, asyncio.Task[Backend]] = {}
         self._versions: dict[Path, tuple[Task, TaskVersion]] = {}
         self._contexts: dict[tuple[Path, str | None, Path | None], asyncio.Task[Path]] = {}
-        self.judge_limit = asyncio.Semaphore(_MAX_JUDGE_CALLS)
+        self.judge_limit = JudgeLimit(_MAX_JUDGE_CALLS)
         """How many questions all judges together may have open."""
         self.needs_prices = needs_prices
         """Whether a budget counts what judges cost."""

@@ -33,6 +33,7 @@ from pytest_benchflow.verify import OUTPUT, EnvironmentSpoiled, Finding, Guard, 
 if TYPE_CHECKING:
     from pytest_benchflow.core.network import Network
     from pytest_benchflow.rollout.config import RolloutConfig
+    from pytest_benchflow.rollout.judge_limit import JudgeLimit
     from pytest_benchflow.rollout.recorder import Recorder
     from pytest_benchflow.sandboxes import Backend, HasNetwork, Sandbox
     from pytest_benchflow.tasks import CollectHook, Task, TaskStep
@@ -80,7 +81,7 @@ class StepRun:
     sandbox: Sandbox
     judges: Mapping[str | None, JudgeSetup] = field(default_factory=dict)
     """How steps are judged that have no test script, by their names."""
-    judge_limit: asyncio.Semaphore | None = None
+    judge_limit: JudgeLimit | None = None
     """Shared by all judges of the job."""
     evidence: Evidence | None = field(default=None, init=False)
     """What a judge is told of the agent, if that is not what was recorded here."""

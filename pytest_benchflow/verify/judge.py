@@ -58,7 +58,7 @@ class Judge:
         asker: Asker,
         *,
         background: Background | None = None,
-        limit: asyncio.Semaphore | None = None,
+        limit: AbstractAsyncContextManager[object] | None = None,
         prices: Prices | None = None,
     ) -> None:
         self.rubric = rubric

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -149,7 +150,7 @@ class JudgeVerifier:
     setup: JudgeSetup
     evidence: Evidence
     timeout_sec: float
-    limit: asyncio.Semaphore | None
+    limit: AbstractAsyncContextManager[object] | None
     on_record: Callable[[JudgeRecord], None]
     """Is told what the judge used, also when it gave no verdict."""
     prices: Prices | None = None
