@@ -113,9 +113,9 @@ all() {{
   printf '\0\0#files\0'
   if [ -n "$list" ]; then
     flags=
-    # GNU's tar reads escapes in names, and starts a shell for the gzip that it could write through.
+    # GNU's tar reads escapes in names.
     [[ $list == *\\* && $(tar --version 2>/dev/null) == *GNU* ]] && flags=--verbatim-files-from
-    printf '%s\n' "$list" | tar -cf - --no-recursion $flags -T - 2>/dev/null | gzip | head -c {limit}
+    printf '%s\n' "$list" | tar -czf - --no-recursion $flags -T - 2>/dev/null | head -c {limit}
   fi
 }}
 all | base64
