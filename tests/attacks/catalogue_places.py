@@ -324,6 +324,7 @@ _system(
     "the first profile says where the second one is",
     write("/etc/profile.d/zz.sh", "export HOME=/opt/h\n") + write("/opt/h/.bash_profile", STEAL),
     "login-shell",
+    control={"docker": "the image has no profile that reads those of the directory"},
 )
 _system(
     "perl-module-that-no-list-names",
