@@ -137,9 +137,12 @@ class _Shell:
         )
 
     async def _visit(self, rollout: Rollout, scratch: Path) -> int:
+        from pytest_benchflow.reporting import work_shown
+
         await rollout.setup()
         _tell(f"{rollout.task.name}: starting the {rollout.recorder.sandbox} sandbox")
-        await rollout.start()
+        with work_shown(2):
+            await rollout.start()
         for note in rollout.recorder.notes:
             _tell(note)
         await rollout.install_agent()
