@@ -248,25 +248,37 @@ def test_quarantined_tasks_run_and_report_but_never_block(project: Project) -> N
     done.stdout.fnmatch_lines(["*quarantined: reward 0.50 is below 1.00*"])
 
 
+STRICT = """
+import pytest
+
+def pytest_itemcollected(item):
+    if "strict" in item.nodeid:
+        item.add_marker(pytest.mark.xfail(strict=True))
+"""
+
+
 def test_items_without_a_rollout_are_in_the_report_too(project: Project) -> None:
     project.task("tasks/skipped", toml='[benchflow]\nskip = "flaky on fridays"\n')
     project.task("tasks/expected", test=HALF, toml='[benchflow]\nxfail = "known to be hard"\n')
     project.task("tasks/overcome", toml='[benchflow]\nxfail = "known to be hard"\n')
+    project.task("tasks/strict")
     (project.task("tasks/linked") / "tests/link").symlink_to("/etc/passwd")
+    project.write({"conftest.py": STRICT})
     done = project.run("tasks", "-rsx", "--bf-json=r.json")
-    done.assert_outcomes(skipped=1, xfailed=1, xpassed=1, errors=1)
+    done.assert_outcomes(skipped=1, xfailed=1, xpassed=1, failed=1, errors=1)
     done.stdout.fnmatch_lines(["*flaky on fridays*"])
     done.stdout.fnmatch_lines(["*known to be hard*"])
-    assert [path.name.split("__")[0] for path in project.rollout_dirs()] == ["expected", "overcome"]
+    assert [path.name.split("__")[0] for path in project.rollout_dirs()] == ["expected", "overcome", "strict"]
     report = json.loads((project.root / "r.json").read_text())
     assert {entry["result"]["task_name"]: entry["status"] for entry in report["rollouts"]} == {
         "expected": "failed",
         "linked": "error",
         "overcome": "passed",
         "skipped": "skipped",
+        "strict": "passed",
     }
     assert report["summary"][0]["errors_by_category"] == {"task": 1}
-    done.stdout.fnmatch_lines(["agent *passed *errors *skipped *", "oracle *1 of 2 *1 task *1 *"])
+    done.stdout.fnmatch_lines(["agent *passed *errors *skipped *", "oracle *2 of 3 *1 task *1 *"])
 
 
 def test_time_limits_can_be_set_and_multiplied(project: Project) -> None:
