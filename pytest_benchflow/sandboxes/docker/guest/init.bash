@@ -119,11 +119,9 @@ bf_purge() {
   local -A bf_kept=() bf_parents=() kept_pids=()
   shift 2
   for pid in "$@"; do bf_kept[$pid]=1 kept_pids[${pid%%:*}]=$pid; done
-  bf_dead=0
   for ((round = 0; round < 200; round++)); do
     bf_list_others "$uid"
     ((${#bf_others[@]})) || break
-    ((bf_dead < ${#bf_others[@]})) && bf_dead=${#bf_others[@]}
     if ((${#bf_kept[@]} == 0)); then
       kill -KILL -1 2>/dev/null
     else
@@ -137,7 +135,7 @@ bf_purge() {
     fi
     ((round > 3)) && bf_pause 0.01
   done
-  bf_tell "$nonce" "${#bf_others[@]}" "$bf_dead"
+  bf_tell "$nonce" "${#bf_others[@]}" 0
 }
 
 # Whoever sees the runner off lets the sandbox live on without it.
