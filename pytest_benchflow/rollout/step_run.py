@@ -139,7 +139,9 @@ class StepRun:
 
     async def end_programs(self) -> bool:
         """Kill everything that agents have left running; False if the sandbox leaves that to a command inside."""
-        return self._guard is not None and await self._guard.end_programs()
+        findings = None if self._guard is None else await self._guard.end_programs()
+        self.recorder.findings += [finding.model_copy(update={"step": self.step.name}) for finding in findings or ()]
+        return findings is not None
 
     async def _clean(self, *, round: int | None = None) -> None:
         """Take away what the agents put in the verifier's way, and record what that was; a judge sees all of it."""

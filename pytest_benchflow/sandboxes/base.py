@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Protocol, Self, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, Self, runtime_checkable
 
 from pytest_benchflow.core.network import PUBLIC, Network
 
@@ -227,11 +227,19 @@ class FileChange:
     kind: Literal["added", "changed", "deleted"]
 
 
+class KilledProgram(NamedTuple):
+    """A program that was killed."""
+
+    id: str
+    """NUMBER:START, as /proc has them."""
+    name: str
+
+
 class HasCustody(Protocol):
     """What a sandbox can do beyond `Sandbox` if its `capabilities.custody` says so, trusting nothing inside."""
 
-    async def end_programs(self, *, keep: Collection[str] = (), uid: int = 0) -> None:
-        """Kill every program but those of `keep`, each NUMBER:START as /proc has them; SandboxError if one survives.
+    async def end_programs(self, *, keep: Collection[str] = (), uid: int = 0) -> Sequence[KilledProgram]:
+        """Kill every program but those of `keep`, each NUMBER:START, and return some; SandboxError if one survives.
 
         The others are killed whatever they do about it; `uid` is whose they are, if they are not root's.
         """

@@ -220,19 +220,22 @@ class Guard:
         """Kill what the tests left running: some of it may be the agent's code."""
         await self.end_programs()
 
-    async def end_programs(self) -> bool:
+    async def end_programs(self) -> list[Finding] | None:
         """Kill everything that was not there before the agent, whoever it belongs to and however it hides.
 
-        False if that is off, or the sandbox cannot do it by itself.
+        What had got away from the end of its session is a finding. None if that is off, or the sandbox cannot do it by
+        itself.
         """
         before = self._before
         if before is None or not self.hardening.does("kill_processes") or not self._has_custody:
-            return False
+            return None
         if self._is_trusted:
-            return True
+            return []
         keep = [one for one, name in before.programs.items() if name not in _JOB_SERVICES and not one.startswith("1:")]
-        await self._custody.end_programs(keep=keep, uid=next(iter(self._uids), 0))
-        return True
+        killed = await self._custody.end_programs(keep=keep, uid=next(iter(self._uids), 0))
+        names = dict.fromkeys(one_line(program.name) for program in killed if program.id not in before.programs)
+        message = f"{', '.join(names)} ran on after the agent's end, and was killed"
+        return [Finding(kind="foreign_process", message=message)] if names else []
 
     async def restore_system(self, step: TaskStep) -> list[Finding]:
         """Put back what an agent that was root changed in the system, before any program of it is run."""

@@ -354,6 +354,7 @@ _process(
     "what is killed comes back",
     _FORGER + "cp /tmp/forge.sh /var/jobs/forge.sh; sleep 0.2",
     setup=JOBS,
+    finding="foreign_process",
 )
 _process(
     "cron",

@@ -82,7 +82,8 @@ async def test_stop_is_quick_and_zombies_are_reaped(start: Start) -> None:
 async def test_pid_1_goes_on_running_commands_after_it_has_killed_programs(start: Start, n: int) -> None:
     sandbox = await start()
     await sandbox.exec(f"for i in $(seq {n}); do setsid sleep 1000 >/dev/null 2>&1 & done")
-    await sandbox.end_programs()
+    killed = await sandbox.end_programs()
+    assert [program.name for program in killed] == ["sleep"] * n
     assert sandbox._running().channel.idle
     assert (await sandbox.exec("grep -lz '^slee[p]' /proc/[0-9]*/cmdline")).stdout == ""
 

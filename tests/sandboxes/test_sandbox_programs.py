@@ -13,6 +13,12 @@ from pytest_benchflow.core.errors import SandboxError
 from pytest_benchflow.sandboxes import Sandbox, SandboxSpec
 from pytest_benchflow.sandboxes.local.backend import LocalBackend
 from pytest_benchflow.sandboxes.local.guest import programs
+from pytest_benchflow.sandboxes.local.sandbox import LocalSandbox
+
+#: The number and the start of each program with an odd name.
+STARTS = """for f in /proc/[0-9]*/stat; do
+  line=$(cat "$f"); [[ $line == *"(a) b)"* ]] && set -- ${line##*) } && p=${f#/proc/} && echo "${p%/stat}:${20}"
+done"""
 
 
 async def test_env_is_added_to_the_sandbox_own(sandbox: Sandbox) -> None:
@@ -51,6 +57,14 @@ async def test_a_service_may_go_on_writing_to_its_first_output(sandbox: Sandbox)
     await sandbox.exec("(while true; do echo noise || exit; sleep 0.01; done; ) & echo $! > /tmp/pid")
     await asyncio.sleep(0.3)
     assert (await sandbox.exec("kill -0 $(cat /tmp/pid)")).return_code == 0
+
+
+async def test_what_is_killed_is_told_unless_it_is_kept(sandbox: LocalSandbox) -> None:
+    for _ in range(2):
+        await sandbox.exec("cp /bin/sleep '/tmp/a) b'; setsid '/tmp/a) b' 1000 >/dev/null 2>&1 &")
+    kept, other = (await sandbox.exec(STARTS)).stdout.split()
+    killed = await sandbox.end_programs(keep=[kept])
+    assert [(program.id, program.name) for program in killed] == [(other, "a) b")]
 
 
 async def test_orphans_are_reaped(sandbox: Sandbox) -> None:

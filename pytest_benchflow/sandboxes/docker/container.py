@@ -9,6 +9,7 @@ from typing import Any
 
 from pytest_benchflow.core.capture import Capture
 from pytest_benchflow.core.errors import SandboxError
+from pytest_benchflow.sandboxes.base import KilledProgram
 from pytest_benchflow.sandboxes.docker.channel import Answer, Channel, CommandEnd, quote
 from pytest_benchflow.sandboxes.docker.client import DockerEngine, EngineError
 from pytest_benchflow.sandboxes.docker.connection import open_connection
@@ -67,8 +68,8 @@ class Container(ShellContainer):
             text = output.decode(errors="replace").strip()
             raise SandboxError(f"{self.title}: a command could not be killed {text}".rstrip())
 
-    async def end_programs(self, keep: Collection[str], uid: int) -> None:
-        """Kill every process but PID 1 and those named; SandboxError if one survives."""
+    async def end_programs(self, keep: Collection[str], uid: int) -> list[KilledProgram]:
+        """Kill every process but PID 1 and those named, and return them; SandboxError if one survives."""
         answer = Answer(_discard, _discard)
         try:
             async with asyncio.timeout(_END_TIMEOUT_SEC):
@@ -77,6 +78,8 @@ class Container(ShellContainer):
             raise SandboxError(f"{self.title}: programs did not end within {_END_TIMEOUT_SEC:g} s") from None
         if ended.status != "0":
             raise SandboxError(f"{self.title}: {ended.status} programs cannot be killed")
+        rows = [word.split(":", 2) for word in ended.note.split()]
+        return [KilledProgram(f"{row[0]}:{row[1]}", row[2]) for row in rows if len(row) == 3]
 
     async def has_ended(self) -> bool:
         """Ask the engine whether the container has ended."""

@@ -9,7 +9,14 @@ from pathlib import Path, PurePosixPath
 
 from pytest_benchflow.core.errors import SandboxError, SandboxSnapshotNotSupported
 from pytest_benchflow.core.network import Network
-from pytest_benchflow.sandboxes.base import Capabilities, ExecResult, FileChange, SandboxImage, SandboxSpec
+from pytest_benchflow.sandboxes.base import (
+    Capabilities,
+    ExecResult,
+    FileChange,
+    KilledProgram,
+    SandboxImage,
+    SandboxSpec,
+)
 from pytest_benchflow.sandboxes.docker import custody, transfer
 from pytest_benchflow.sandboxes.docker.container import Container
 from pytest_benchflow.sandboxes.docker.container_spec import ImageFacts, container_name, working_directory
@@ -177,9 +184,9 @@ class DockerSandbox:
         """Copy the content of a directory out, safely."""
         await transfer.download_dir(self._running(), self._path(source), target)
 
-    async def end_programs(self, *, keep: Collection[str] = (), uid: int = 0) -> None:
+    async def end_programs(self, *, keep: Collection[str] = (), uid: int = 0) -> list[KilledProgram]:
         """Kill every program but those of `keep`, by PID 1 itself."""
-        await self._running().end_programs(keep, uid)
+        return await self._running().end_programs(keep, uid)
 
     async def changes(self) -> Sequence[FileChange]:
         """Return what differs from the image, as the engine knows it."""

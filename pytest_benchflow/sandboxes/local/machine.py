@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from pytest_benchflow.core.errors import SandboxError
 from pytest_benchflow.core.network import PUBLIC, Network
 from pytest_benchflow.core.removal import remove_tree
-from pytest_benchflow.sandboxes.base import ExecResult
+from pytest_benchflow.sandboxes.base import ExecResult, KilledProgram
 from pytest_benchflow.sandboxes.helpers import UnreachedHosts
 from pytest_benchflow.sandboxes.local.cgroups import Group
 from pytest_benchflow.sandboxes.local.control import Control, Launcher
@@ -81,6 +81,7 @@ class LocalProcess:
 
 
 HALT_TIMEOUT_SEC = 15.0
+_REPORT_BYTES = 1 << 16
 #: How long a finished command's output may stay open, for helpers that end just after it.
 LINGER_SEC = 0.2
 
@@ -334,9 +335,10 @@ class Machine:
         finally:
             await asyncio.shield(self._signal("resume"))
 
-    async def end_programs(self, keep: Collection[str], uid: int) -> None:
+    async def end_programs(self, keep: Collection[str], uid: int) -> list[KilledProgram]:
         """Kill every program but those that are to be kept."""
-        await self._signal("purge", keep=sorted(keep), uid=uid)
+        killed = await self._signal("purge", keep=sorted(keep), uid=uid)
+        return [KilledProgram(*line.split(" ", 1)) for line in killed.decode(errors="replace").splitlines()]
 
     @contextlib.contextmanager
     def written(self) -> Iterator[str]:
@@ -349,19 +351,21 @@ class Machine:
         finally:
             os.close(descriptor)
 
-    async def _signal(self, operation: str, **more: Any) -> None:
+    async def _signal(self, operation: str, **more: Any) -> bytes:
+        """Have an operation done to programs, and return what is said about it."""
         with ProgramPipes() as pipes:
-            reason = pipes.from_program()
+            report = pipes.from_program()
             _, status = await self._control.request({"op": operation, **more}, pipes.program_ends)
         try:
             async with asyncio.timeout(HALT_TIMEOUT_SEC):
                 code = await asyncio.shield(status)
+            if code != 0:
+                raise SandboxError(f"programs in sandbox {self._name} did not {operation}")
+            return os.read(report, _REPORT_BYTES)
         except TimeoutError:
             raise SandboxError(f"programs in sandbox {self._name} did not {operation}") from None
         finally:
-            os.close(reason)
-        if code != 0:
-            raise SandboxError(f"programs in sandbox {self._name} did not {operation}")
+            os.close(report)
 
     def _collect(self, fd: int) -> Collector:
         collector = Collector(fd, self._open.discard)

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 from pytest_benchflow.core.errors import SandboxError, UnsupportedError
 from pytest_benchflow.core.network import Network
 from pytest_benchflow.sandboxes import archive
-from pytest_benchflow.sandboxes.base import Capabilities, ExecResult, FileChange, SandboxImage, SandboxSpec
+from pytest_benchflow.sandboxes.base import (
+    Capabilities,
+    ExecResult,
+    FileChange,
+    KilledProgram,
+    SandboxImage,
+    SandboxSpec,
+)
 from pytest_benchflow.sandboxes.helpers import UnreachedHosts, check_command, check_mounts, resolve_path
 from pytest_benchflow.sandboxes.local.builder import Builder, BuiltEnvironment, EnvironmentPlan
 from pytest_benchflow.sandboxes.local.control import Launcher
@@ -216,9 +223,9 @@ class LocalSandbox:
         await self._running().set_network(network)
         self._network = network
 
-    async def end_programs(self, *, keep: Collection[str] = (), uid: int = 0) -> None:
+    async def end_programs(self, *, keep: Collection[str] = (), uid: int = 0) -> list[KilledProgram]:
         """Kill every program but those of `keep`, by init itself."""
-        await self._running().end_programs(keep, uid)
+        return await self._running().end_programs(keep, uid)
 
     async def changes(self) -> Sequence[FileChange]:
         """Return what differs from the image, from the overlays' layers."""

@@ -94,7 +94,7 @@ bf_is_of() {
 bf_list_others() {
   local path pid line
   local -a fields
-  bf_others=() bf_parents=()
+  bf_others=() bf_parents=() bf_starts=()
   for path in /proc/[0-9]*; do
     pid=${path#/proc/}
     [[ $pid == 1 || $pid == "$BASHPID" ]] && continue
@@ -106,22 +106,32 @@ bf_list_others() {
       kept_pids[$pid]=$pid:${fields[19]}
       continue
     fi
-    bf_parents[$pid]=${fields[1]}
+    bf_parents[$pid]=${fields[1]} bf_starts[$pid]=${fields[19]}
     bf_others+=("$pid")
   done
 }
 
-# NONCE UID NUMBER:START...: kill every process but PID 1 and these, and say how many are left. Builtins only: PID 1
-# trusts no program of the image here. Killing "all" is one step of the kernel's, which no fork gets ahead of.
+# Put into bf_killed some of bf_others, as NUMBER:START:NAME.
+bf_describe() {
+  local pid name
+  for pid in "${bf_others[@]:0:50}"; do
+    { IFS= read -r name <"/proc/$pid/comm"; } 2>/dev/null || continue
+    bf_killed+=" $pid:${bf_starts[$pid]}:${name//[^[:alnum:]_.+-]/_}"
+  done
+}
+
+# NONCE UID NUMBER:START...: kill every process but PID 1 and these; say how many are left, and what was killed. Builtins
+# only: PID 1 trusts no program of the image here. Killing "all" is one step of the kernel's, which no fork gets ahead of.
 bf_purge() {
-  local nonce=$1 uid=$2 round pid parent
+  local nonce=$1 uid=$2 round pid parent bf_killed=0
   local -a bf_others=()
-  local -A bf_kept=() bf_parents=() kept_pids=()
+  local -A bf_kept=() bf_parents=() bf_starts=() kept_pids=()
   shift 2
   for pid in "$@"; do bf_kept[$pid]=1 kept_pids[${pid%%:*}]=$pid; done
   for ((round = 0; round < 200; round++)); do
     bf_list_others "$uid"
     ((${#bf_others[@]})) || break
+    ((round)) || bf_describe
     if ((${#bf_kept[@]} == 0)); then
       kill -KILL -1 2>/dev/null
     else
@@ -135,7 +145,7 @@ bf_purge() {
     fi
     ((round > 3)) && bf_pause 0.01
   done
-  bf_tell "$nonce" "${#bf_others[@]}" 0
+  bf_tell "$nonce" "${#bf_others[@]}" "$bf_killed"
 }
 
 # Whoever sees the runner off lets the sandbox live on without it.

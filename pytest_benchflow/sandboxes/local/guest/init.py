@@ -121,7 +121,7 @@ class _Init:
             case "resume":
                 self._start(number, fds, programs.resume)
             case "purge":
-                self._start(number, fds, lambda: programs.purge(frozenset(message["keep"]), message["uid"]))
+                self._start(number, fds, lambda: programs.purge(frozenset(message["keep"]), message["uid"], fds[0]))
             case "listen":
                 self._listen(number, message["port"])
             case "kill":

@@ -80,6 +80,7 @@ def _rows(path: str, fields: int) -> list[list[str]]:
 
 #: A process stuck in the kernel cannot die; the caller must not wait for it for ever.
 PATIENCE_SEC = 10.0
+_MOST_REPORTED = 50
 #: Stopped, traced, or dead.
 _HALTED = "TtZX"
 
@@ -121,8 +122,10 @@ def resume() -> int:
     return 0
 
 
-def purge(keep: frozenset[str], uid: int) -> int:
+def purge(keep: frozenset[str], uid: int, report: int) -> int:
     """Kill every process but init, the caller and those of `keep`, each NUMBER:START; return 1 if any is left.
+
+    Those that there were at first are written to `report`, with their names.
 
     Killing "all" is one step of the kernel's, which no fork gets ahead of: all that there are, if nothing is to be
     kept, else all of `uid`. The rest is stopped before it is killed.
@@ -132,6 +135,8 @@ def purge(keep: frozenset[str], uid: int) -> int:
     rounds = 0
     while (others := _others(kept, uid)) and time.monotonic() < deadline:
         rounds += 1
+        if rounds == 1:
+            os.write(report, b"".join(map(_described, [*others][:_MOST_REPORTED])))
         if not kept:
             _signal(-1, signal.SIGKILL)
         elif uid:
@@ -144,6 +149,17 @@ def purge(keep: frozenset[str], uid: int) -> int:
             del kept[parent]
         time.sleep(0.0005 if rounds < 20 else 0.005)
     return 1 if others else 0
+
+
+def _described(pid: int) -> bytes:
+    """Return a line with a process's number, start and name; nothing if it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            head, _, tail = file.read().rpartition(b")")
+    except OSError:
+        return b""
+    name = head.partition(b"(")[2].replace(b"\n", b" ")
+    return b"%d:%s %s\n" % (pid, tail.split()[19], name)
 
 
 def _kill_all_of(uid: int) -> None:
