@@ -117,7 +117,7 @@ def decide_system(
     is_managed = any(change.path in _MANAGED for change in changes)
     upgraded = _upgraded(changes)
     for change in changes:
-        if any(parent in added_dirs for parent in _parents(change.path)):
+        if any(change.path.startswith(f"{top}/") for top in added_dirs):
             continue
         _decide(change, context, homes, upgraded, plan, is_managed=is_managed)
     return plan
@@ -127,11 +127,6 @@ def _added_parents(changes: Iterable[FileChange]) -> set[str]:
     """Return directories that are new as a whole in a place for modules, such as another interpreter's library."""
     new = {change.path for change in changes if change.kind == "added"}
     return {path for path in new if re.fullmatch(r"/usr(?:/local)?/lib/(?:python3\.\d+|node_modules|ruby|perl)", path)}
-
-
-def _parents(path: str) -> list[str]:
-    parts = path.split("/")
-    return ["/".join(parts[:count]) for count in range(2, len(parts))]
 
 
 def _is_below(path: str, top: str) -> bool:

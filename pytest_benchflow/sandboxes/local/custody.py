@@ -67,17 +67,17 @@ class Image:
         ]
 
     def _changes(self, directory: str, path: str) -> Iterator[FileChange]:
-        # No recursion: an agent decides how deep directories are.
-        left = [(directory, path)]
+        # No recursion, and no look at the image below what it does not have: an agent decides how deep directories are.
+        left = [(directory, path, False)]
         while left:
-            directory, path = left.pop()
+            directory, path, is_new = left.pop()
             try:
                 entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
             except OSError:
                 continue
             for entry in entries:
                 inside = f"{path}/{entry.name}"
-                own = self.find(inside)
+                own = None if is_new else self.find(inside)
                 if _is_whiteout(entry.path):
                     if own is not None:
                         yield FileChange(inside, "deleted")
@@ -86,7 +86,7 @@ class Image:
                         yield FileChange(inside, "changed" if own else "added")
                     elif _is_opaque(entry.path):
                         yield FileChange(inside, "changed")
-                    left.append((entry.path, inside))
+                    left.append((entry.path, inside, own is None))
                 else:
                     yield FileChange(inside, "added" if own is None else "changed")
 
