@@ -88,6 +88,19 @@ async def test_pid_1_goes_on_running_commands_after_it_has_killed_programs(start
     assert (await sandbox.exec("grep -lz '^slee[p]' /proc/[0-9]*/cmdline")).stdout == ""
 
 
+async def test_a_worker_that_is_killed_after_it_told_its_end_does_not_tell_it_again(start: Start) -> None:
+    sandbox = await start()
+    # Where others are at work, a worker goes late.
+    await sandbox.exec("for i in {1..16}; do (while :; do :; done) >/dev/null 2>&1 </dev/null & done")
+    keep = (
+        await sandbox.exec(r"sed -nE 's/^([0-9]+) .*\) R( [^ ]+){18} ([0-9]+) .*/\1:\3/p' /proc/[0-9]*/stat")
+    ).stdout
+    for _ in range(20):
+        assert (await sandbox.exec("echo before")).stdout == "before\n"
+        assert await sandbox.end_programs(keep=keep.split()) == []
+        assert (await sandbox.exec("echo after")).stdout == "after\n"
+
+
 async def test_kept_container_outlives_the_backend_and_no_sweep_takes_it() -> None:
     async with opened(DockerBackend()) as backend:
         sandbox = backend.create(SPEC)

@@ -111,10 +111,11 @@ bf_list_others() {
   done
 }
 
-# Put into bf_killed some of bf_others, as NUMBER:START:NAME.
+# Put into bf_killed some of bf_others, as NUMBER:START:NAME; a worker of ours may not have gone yet.
 bf_describe() {
   local pid name
   for pid in "${bf_others[@]:0:50}"; do
+    [[ $pid == "$bf_worker" ]] && continue
     { IFS= read -r name <"/proc/$pid/comm"; } 2>/dev/null || continue
     bf_killed+=" $pid:${bf_starts[$pid]}:${name//[^[:alnum:]_.+-]/_}"
   done
@@ -170,9 +171,10 @@ read -r bf_line _ </proc/uptime
 bf_tell ready "$BASH" "$bf_line $bf_can"
 bf_worker=
 while bf_next; do
-  # A worker that was killed could not tell its end.
+  # A worker that was killed could not tell its end. It could if a request comes, for which the runner has waited for that
+  # end: killed a moment later, it would be told a second time, in the midst of the answer to the request.
   if [[ -n $bf_worker ]] && ! kill -0 "$bf_worker" 2>/dev/null; then
-    wait "$bf_worker" || bf_tell "$bf_nonce" 137 1
+    wait "$bf_worker" || [[ $bf_line == "$bf_token "* ]] || bf_tell "$bf_nonce" 137 1
     bf_worker=
   fi
   # What does not begin with the token is the rest of an archive whose reader was killed.

@@ -121,7 +121,8 @@ class _Init:
             case "resume":
                 self._start(number, fds, programs.resume)
             case "purge":
-                self._start(number, fds, lambda: programs.purge(frozenset(message["keep"]), message["uid"], fds[0]))
+                keep, own = frozenset(message["keep"]), frozenset(self._children)
+                self._start(number, fds, lambda: programs.purge(keep, message["uid"], fds[0], own))
             case "listen":
                 self._listen(number, message["port"])
             case "kill":

@@ -122,10 +122,11 @@ def resume() -> int:
     return 0
 
 
-def purge(keep: frozenset[str], uid: int, report: int) -> int:
+def purge(keep: frozenset[str], uid: int, report: int, own: frozenset[int]) -> int:
     """Kill every process but init, the caller and those of `keep`, each NUMBER:START; return 1 if any is left.
 
-    Those that there were at first are written to `report`, with their names.
+    Those that there were at first are written to `report`, with their names, but for `own` ones: supervisors whose
+    programs have ended may not have gone yet.
 
     Killing "all" is one step of the kernel's, which no fork gets ahead of: all that there are, if nothing is to be
     kept, else all of `uid`. The rest is stopped before it is killed.
@@ -136,7 +137,8 @@ def purge(keep: frozenset[str], uid: int, report: int) -> int:
     while (others := _others(kept, uid)) and time.monotonic() < deadline:
         rounds += 1
         if rounds == 1:
-            os.write(report, b"".join(map(_described, [*others][:_MOST_REPORTED])))
+            foreign = [pid for pid in others if pid not in own]
+            os.write(report, b"".join(map(_described, foreign[:_MOST_REPORTED])))
         if not kept:
             _signal(-1, signal.SIGKILL)
         elif uid:
