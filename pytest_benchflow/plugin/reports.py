@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from pydantic import ValidationError
-from pydantic_core import PydanticSerializationError, to_json
 
 from pytest_benchflow.plugin.controller import is_of_task_file
 from pytest_benchflow.plugin.outcome import judge
@@ -141,6 +139,9 @@ def _passed_unexpectedly(report: pytest.TestReport) -> bool:
 
 
 def _pack(raw: Mapping[str, object]) -> bytes:
+    # Late: suites without a rollout need none of it.
+    from pydantic_core import PydanticSerializationError, to_json
+
     try:
         return to_json(raw, inf_nan_mode="constants")
     except PydanticSerializationError:  # half a character, as agents send them
@@ -148,6 +149,8 @@ def _pack(raw: Mapping[str, object]) -> bytes:
 
 
 def _unpacked(packed: bytes) -> RolloutResult:
+    from pydantic import ValidationError
+
     from pytest_benchflow.rollout import RolloutResult
 
     try:

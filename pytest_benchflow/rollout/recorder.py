@@ -172,7 +172,7 @@ class Recorder:
         self.skipped: str | None = None
         self.is_cancelled = False
         self.agent_fault: str | None = None
-        """Why there was nothing to verify, if that is the agent's doing."""
+        """What an agent did to the environment, if the next one could not start in it or nothing could be verified."""
         self.is_written = False
         self._started_at = utc_now()
         self._start = time.monotonic()

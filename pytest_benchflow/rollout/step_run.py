@@ -245,12 +245,13 @@ class StepRun:
 
     @asynccontextmanager
     async def blaming_agents(self) -> AsyncIterator[None]:
-        """Forgive what fails because an agent spoiled the environment: the verification then says so."""
+        """Forgive what fails because an agent spoiled the environment: there is a verification all the same."""
         try:
             yield
-        except BenchflowError:
+        except BenchflowError as error:
             if not self.recorder.prompt_results or not await self._is_without_shell():
                 raise
+            self.recorder.agent_fault = f"left an environment that nothing can work in: {error.message}"
 
     async def _is_without_shell(self) -> bool:
         try:

@@ -366,4 +366,4 @@ def test_an_agent_that_breaks_the_environment_between_turns_has_failed(bots: Pro
     bots.run("tasks", *options).assert_outcomes(failed=1)
     (result,) = bots.results().values()
     assert (result["reward"], result["error"]) == (0.0, None)
-    assert "left an environment that cannot be verified" in str(result["agent_detail"])
+    assert "left an environment that nothing can work in" in str(result["agent_detail"])
