@@ -24,7 +24,7 @@ OFTEN = "import pytest_benchflow.plugin.live as live\n\nlive.LINE_SEC = live.FRA
 
 @pytest.fixture
 def slow(project: Project) -> Project:
-    """Five tasks, of which the last ones wait for a file `go`, if there is a file `wait`."""
+    """Five tasks that take a moment, shown more often than usual."""
     for number in range(5):
         project.task(f"tasks/t{number}", solve="sleep 0.3\necho done > /app/done.txt")
     return project.write({"conftest.py": OFTEN})
@@ -37,8 +37,10 @@ def on_terminal(project: Project, *args: str, size: tuple[int, int] = SIZE) -> O
     return OnTerminal(words, env=project.environment(variables), size=size)
 
 
-def watch_to_the_end(terminal: OnTerminal, size: tuple[int, int] = SIZE) -> tuple[Screen, list[str]]:
-    """Return the last screen, and all that were seen on the way."""
+def watch_to_the_end(
+    terminal: OnTerminal, size: tuple[int, int] = SIZE, *, until: str | None = None
+) -> tuple[Screen, list[str]]:
+    """Return the last screen, and all that were seen on the way; the one with some text, if that comes, is the last."""
     screen, seen = Screen(*size), []
     os.set_blocking(terminal.keyboard, False)
     while True:
@@ -47,6 +49,8 @@ def watch_to_the_end(terminal: OnTerminal, size: tuple[int, int] = SIZE) -> tupl
             while data := os.read(terminal.keyboard, 65536):
                 for part in re.split(rb"(?<=\x1b8)", data):  # the end of a frame
                     seen.append(screen.feed(part).text)
+                    if until is not None and until in seen[-1]:
+                        return screen, seen
         except BlockingIOError:
             pass
         if ended:
@@ -78,10 +82,11 @@ def test_a_block_below_pytests_lines_tells_how_far_the_job_is_and_leaves_nothing
 
 def test_the_block_fits_the_window_whatever_its_size(slow: Project) -> None:
     with on_terminal(slow, "--bf-concurrency=3", size=(7, 40)) as terminal:
-        time.sleep(1)
+        _, small = watch_to_the_end(terminal, (7, 40), until="3 running")
         terminal.resize(9, 60)
-        screen, seen = watch_to_the_end(terminal, (9, 60))
-    assert any("…" in text and "of 5 done" in text for text in seen)
+        screen, large = watch_to_the_end(terminal, (9, 60))
+    seen = [*small, *large]
+    assert any("…" in text and "of 5 done" in text for text in large)
     assert all(text.count("done ·") <= 1 for text in seen)
     assert "of 5 done" not in screen.text
 
