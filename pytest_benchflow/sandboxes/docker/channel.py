@@ -217,6 +217,11 @@ class Channel:
             raise ValueError("expected NUMBER:START")
         return await self._request(answer, " ".join(["bf_purge", answer.nonce, str(uid), *keep]))
 
+    async def poke(self) -> None:
+        """Have PID 1 collect dead orphans now."""
+        with contextlib.suppress(BrokenPipeError):
+            await self._connection.write(b"\n")
+
     async def keep(self) -> None:
         """Let the container live on without the runner."""
         with contextlib.suppress(BrokenPipeError):

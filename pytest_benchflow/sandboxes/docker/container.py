@@ -47,6 +47,7 @@ class Container(ShellContainer):
                 # Only its own user may read a process's environment, and only root reaches what changed its user.
                 for killer in (user, "0") if user not in ROOT else ("0",):
                     await self._kill_as(killer, argv, mark, began)
+                await self.channel.poke()
         except TimeoutError:
             raise SandboxError(f"{self.title}: a command could not be killed within {_KILL_TIMEOUT_SEC:g} s") from None
 

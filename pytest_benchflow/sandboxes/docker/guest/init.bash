@@ -154,9 +154,13 @@ bf_keep() { while :; do bf_pause 3600; done; }
 
 # Put the next line into bf_line; fail when the input ends or has been silent for too long. Some versions of bash compare
 # clocks before each byte: after a sleep of the machine they would take a line that wakes them for one that is late.
+# And none collects dead orphans while it waits with a limit: hence short waits, or they would fill up the limit on
+# processes.
 bf_next() {
-  local first
-  IFS= read -r -t "$bf_lease" -n 1 first || return
+  local first silence=0
+  until IFS= read -r -t 1 -n 1 first; do
+    (($? > 128 && ++silence < bf_lease)) || return 1
+  done
   bf_line=
   [[ -z $first ]] || { IFS= read -r -t "$bf_lease" bf_line && bf_line=$first$bf_line; }
 }
