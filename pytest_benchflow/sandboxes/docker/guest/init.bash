@@ -158,8 +158,8 @@ bf_keep() { while :; do bf_pause 3600; done; }
 # processes.
 bf_next() {
   local first silence=0
-  until IFS= read -r -t 1 -n 1 first; do
-    (($? > 128 && ++silence < bf_lease)) || return 1
+  until IFS= read -r -t 0.2 -n 1 first; do
+    (($? > 128 && ++silence < 5 * bf_lease)) || return 1
   done
   bf_line=
   [[ -z $first ]] || { IFS= read -r -t "$bf_lease" bf_line && bf_line=$first$bf_line; }
