@@ -160,7 +160,8 @@ class Channel:
         uptime, _, can = ready.note.partition(" ")
         self.bash, self.can_put = ready.status, can == "put"
         self._booted = asyncio.get_running_loop().time() - float(uptime)
-        self._tasks.append(asyncio.create_task(self._renew(lease_sec / 3)))
+        if lease_sec:
+            self._tasks.append(asyncio.create_task(self._renew(lease_sec / 3)))
 
     @property
     def idle(self) -> bool:

@@ -29,7 +29,7 @@ from pytest_benchflow.sandboxes.helpers import OWN_ENV
 #: tells of it at once, but not if it lost the connection itself, as one does that restarts and keeps its containers. A
 #: runner that Ctrl-Z has stopped is silent too, so there the wait is longer; while the machine sleeps, no time passes.
 REMOTE_LEASE_SEC = 300
-LOCAL_LEASE_SEC = 900
+LOCAL_LEASE_SEC = 0
 _END_TIMEOUT_SEC = 30.0
 
 

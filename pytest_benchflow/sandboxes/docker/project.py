@@ -81,7 +81,7 @@ class Project:
             labels=make_labels(self._starter.run, self._spec.name),
             images=tags,
             workdir=working_directory(self._spec, main),
-            lease_sec=self._starter.lease_sec,
+            lease_sec=self._starter.lease_sec or 300,
         )
         self._write("override.json", override)
         return main
@@ -104,7 +104,7 @@ class Project:
     async def _open_channel(self, main_id: str) -> Channel:
         channel = await attach(self._starter.engine, main_id, self._spec.name)
         try:
-            await channel.open(self._starter.lease_sec)
+            await channel.open(self._starter.lease_sec or 300)
         except BaseException:
             channel.close()
             raise

@@ -154,13 +154,11 @@ bf_keep() { while :; do bf_pause 3600; done; }
 
 # Put the next line into bf_line; fail when the input ends or has been silent for too long. Some versions of bash compare
 # clocks before each byte: after a sleep of the machine they would take a line that wakes them for one that is late.
-# And none collects dead orphans while it waits with a limit: hence short waits, or they would fill up the limit on
-# processes.
+# And none collects dead orphans while it waits with a limit: without a lease there is none.
 bf_next() {
-  local first silence=0
-  until IFS= read -r -t 0.2 -n 1 first; do
-    (($? > 128 && ++silence < 5 * bf_lease)) || return 1
-  done
+  local first
+  ((bf_lease)) || { IFS= read -r bf_line; return; }
+  IFS= read -r -t "$bf_lease" -n 1 first || return
   bf_line=
   [[ -z $first ]] || { IFS= read -r -t "$bf_lease" bf_line && bf_line=$first$bf_line; }
 }
