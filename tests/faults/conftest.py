@@ -19,13 +19,12 @@ from processes import command_line, descendants, stat
 from project import OPTIONS, PYTEST, Project, wait_for
 
 from pytest_benchflow.sandboxes.docker.channel import FIRST_LINE_SEC
-from pytest_benchflow.sandboxes.docker.containers import LOCAL_LEASE_SEC
 
 REAPER = Path(__file__).with_name("reaper.py")
 GRACE_SEC = 20
 """How long what a killed run started may take to notice."""
-CONTAINER_GRACE_SEC = LOCAL_LEASE_SEC + FIRST_LINE_SEC
-"""The longest that containers may take, should the engine not tell them of the end of their runner."""
+CONTAINER_GRACE_SEC = FIRST_LINE_SEC + 30
+"""The same of containers: one that was just starting waits a minute for its runner."""
 TASKS = 6
 LONG = bool(os.environ.get("BF_FAULT_LONG"))
 """Whether to run what takes minutes too; `make test-faults` does."""

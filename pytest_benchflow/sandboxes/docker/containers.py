@@ -25,9 +25,8 @@ from pytest_benchflow.sandboxes.docker.sidecar import DockerService
 from pytest_benchflow.sandboxes.docker.storage import Snapshots, Volumes
 from pytest_benchflow.sandboxes.helpers import OWN_ENV
 
-#: PID 1 ends after so much silence of the runner. Over a network its death may go unnoticed. On one machine the engine
-#: tells of it at once, but not if it lost the connection itself, as one does that restarts and keeps its containers. A
-#: runner that Ctrl-Z has stopped is silent too, so there the wait is longer; while the machine sleeps, no time passes.
+#: PID 1 ends after so much silence of the runner: over a network its death may go unnoticed. An engine of this machine
+#: tells of it, and needs none: bash that waits with a limit collects no dead orphans meanwhile.
 REMOTE_LEASE_SEC = 300
 LOCAL_LEASE_SEC = 0
 _END_TIMEOUT_SEC = 30.0

@@ -30,6 +30,8 @@ from pytest_benchflow.sandboxes.docker.containers import KeptSandbox, Starter, e
 from pytest_benchflow.sandboxes.docker.project_watcher import Watcher, containers_of, remove_project
 from pytest_benchflow.sandboxes.docker.sidecar import DockerService
 
+#: No connection of the runner keeps main alive, so the runner has to give signs of life.
+LEASE_SEC = 300
 _CONFIG_TIMEOUT_SEC = 60.0
 _STOP_SEC = 2
 _SERVICE_LABEL = "com.docker.compose.service"
@@ -81,7 +83,7 @@ class Project:
             labels=make_labels(self._starter.run, self._spec.name),
             images=tags,
             workdir=working_directory(self._spec, main),
-            lease_sec=self._starter.lease_sec or 300,
+            lease_sec=LEASE_SEC,
         )
         self._write("override.json", override)
         return main
@@ -104,7 +106,7 @@ class Project:
     async def _open_channel(self, main_id: str) -> Channel:
         channel = await attach(self._starter.engine, main_id, self._spec.name)
         try:
-            await channel.open(self._starter.lease_sec or 300)
+            await channel.open(LEASE_SEC)
         except BaseException:
             channel.close()
             raise

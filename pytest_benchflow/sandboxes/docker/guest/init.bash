@@ -1,5 +1,5 @@
 # PID 1 of a sandbox: does what the runner asks for on standard input and ends when that closes, and the container
-# with it. Its argument is the silence in seconds after which the runner counts as dead: engines may keep the input open.
+# with it. Its argument is the silence in seconds after which the runner counts as dead; 0 trusts the connection.
 bf_lease=$1
 trap 'exit 0' RTMIN+3
 # Its own remarks, such as that a job is done, are nobody's output.
@@ -152,9 +152,9 @@ bf_purge() {
 # Whoever sees the runner off lets the sandbox live on without it.
 bf_keep() { while :; do bf_pause 3600; done; }
 
-# Put the next line into bf_line; fail when the input ends or has been silent for too long. Some versions of bash compare
-# clocks before each byte: after a sleep of the machine they would take a line that wakes them for one that is late.
-# And none collects dead orphans while it waits with a limit: without a lease there is none.
+# Put the next line into bf_line; fail when the input ends, or was silent for longer than the lease. Waiting with a limit
+# has its price: bash collects no dead orphans meanwhile. And some versions compare clocks before each byte: after a sleep
+# of the machine they would take a line that wakes them for one that is late.
 bf_next() {
   local first
   ((bf_lease)) || { IFS= read -r bf_line; return; }
@@ -167,8 +167,7 @@ bf_can=
 if [[ $(tar --version 2>/dev/null) == *GNU* ]] && dd bs=1 count=0 iflag=fullblock status=none </dev/null 2>/dev/null; then
   bf_can=put
 fi
-bf_next || exit 0
-bf_token=$bf_line
+IFS= read -r -t 60 bf_token || exit 0
 read -r bf_line _ </proc/uptime
 bf_tell ready "$BASH" "$bf_line $bf_can"
 bf_worker=
